@@ -1,0 +1,66 @@
+# Everything runs in .venv; `make demo` and `make test` work on an empty clone.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+MODEL  := smollm2-135m-instruct
+
+# Idle OpenMP threads must sleep, not spin; it counts only when set before torch is imported.
+export OMP_WAIT_POLICY := passive
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup model editor demo test unit lint fmt schema clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## the virtual environment with everything in it
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "sglspec needs Python 3.11 or newer; say which one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "setup: virtual environment in $(VENV)"
+	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV)
+	@echo "setup: packages (torch is among them: several minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable '.[local,server,dev]'
+	@touch $@
+	@echo "setup: done"
+
+model: $(STAMP) ## the default model, about 92 MB to fetch, then cached
+	@$(BIN)/sglspec models pull $(MODEL)
+
+editor: ## the YAML language server that editors use, for the tests of the schema (needs npm; skipped without)
+	@if command -v npm > /dev/null; then npm --prefix tests/editor ci --silent --no-audit --no-fund; \
+	else echo "no npm: the editor tests will be skipped" >&2; fi
+
+demo: setup model ## set up, fetch the model, judge an essay
+	@echo "demo: sglspec run examples/04-essay-judge.sglspec.yaml" >&2
+	@$(BIN)/sglspec run examples/04-essay-judge.sglspec.yaml --input examples/inputs/essay-judge.yaml --json
+
+# The model was fetched: tests that need it must run, not skip.
+test: export SGLSPEC_TEST_MODEL := require
+test: setup model editor lint unit ## lint, types, import directions, all tests
+
+unit: $(STAMP) ## the tests alone; pick some with ARGS="-k fork"
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## ruff, pyright, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-logo
+
+fmt: $(STAMP) ## format, and fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schema: $(STAMP) ## write schemas/sglspec-v1.schema.json again
+	$(BIN)/sglspec schema > schemas/sglspec-v1.schema.json.new
+	mv schemas/sglspec-v1.schema.json.new schemas/sglspec-v1.schema.json
+
+clean: ## remove what make, tests and builds left; the cached model stays
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find sglspec engine tests -name __pycache__ -type d -prune -exec rm -rf {} +

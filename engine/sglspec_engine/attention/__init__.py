@@ -1,0 +1,1 @@
+"""Attention over leased keys and values."""

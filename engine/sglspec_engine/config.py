@@ -1,0 +1,84 @@
+"""Engine settings, resolved once at load. Importable without torch."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What an operator may set; every field has a default that works.
+
+    threads: intra-op threads of torch, None for the physical cores this process may use.
+    step_tokens: tokens that go through the model in one step at most (prefill is cut into chunks of this size).
+    step_logits: positions of one step whose next-token distribution is kept at most (bounds memory: one such
+    position is a float per vocabulary entry).
+    max_context: tokens a context may hold, None for what the model was made for.
+    max_kv_bytes: memory for keys and values, None for no limit.
+    grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
+    kept, seconds after which a compilation counts as failed.
+    forced: append tokens that a grammar leaves no choice without asking the model to choose.
+    device, dtype: where the model runs and the floating type of its weights and cache, by torch's names.
+    """
+
+    threads: int | None = None
+    step_tokens: int = 512
+    step_logits: int = 128
+    max_context: int | None = None
+    max_kv_bytes: int | None = None
+    grammar_workers: int = 2
+    grammar_cache: int = 128
+    grammar_timeout: float = 20.0
+    forced: bool = True
+    device: str = "cpu"
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a size that could never serve a request."""
+        for name in ("step_tokens", "step_logits", "grammar_workers", "grammar_cache"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        for name in ("threads", "max_context", "max_kv_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, or None")
+        if self.grammar_timeout <= 0:
+            raise ValueError("grammar_timeout must be positive")
+
+
+def prepare_process() -> None:
+    """Set the environment that torch's thread pools read when they are first imported.
+
+    Spinning OpenMP workers make a small linear layer tens of times slower as soon as anything else runs on the
+    machine, and the tokenizers library warns after forks. Settings that are there already win.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def physical_cores() -> int:
+    """Physical cores among the CPUs that this process may run on, at least 1.
+
+    Hyper-threads of one core share its vector units, so they do not speed a matrix product up. Where the topology
+    cannot be read (not Linux), the CPU count is used.
+    """
+    cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    cores: set[str] = set()
+    for cpu in cpus:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            cores.add(siblings.read_text(encoding="ascii").strip())
+        except OSError:
+            cores.add(str(cpu))
+    return max(1, min(len(cores), _cgroup_cpus() or len(cores)))
+
+
+def _cgroup_cpus() -> int | None:
+    """The CPU quota of the control group (version 2) in whole CPUs, None where there is none."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return None
+    return None if quota == "max" else max(1, int(quota) // int(period))

@@ -1,0 +1,178 @@
+"""Constraints on generated text.
+
+A constraint says which tokens may follow. llguidance does the work; nothing else in the engine knows it. Compilation
+runs on a small thread pool, so a heavy grammar never holds up a step, and compiled grammars are kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
+from numpy.typing import NDArray
+
+from sglspec_engine.config import EngineConfig
+from sglspec_engine.text.tokens import Vocabulary
+from sglspec_engine.types import EngineError
+
+Bools = NDArray[np.bool_]
+
+
+class Constraint(Protocol):
+    """What generated text must match, and how far it has come. Every method may raise EngineError("constraint")."""
+
+    def allowed(self) -> Bools:
+        """Which token ids may come next: [vocabulary size]. End tokens are allowed where the text is complete."""
+        ...
+
+    def complete(self) -> bool:
+        """Whether the text may end here."""
+        ...
+
+    def finished(self) -> bool:
+        """Whether the text is complete and nothing may follow."""
+        ...
+
+    def advance(self, id: int) -> None:
+        """Take a token; not an end token."""
+        ...
+
+    def forced(self) -> list[int]:
+        """Tokens that must come next whatever the model says, in the way it would write them; often none."""
+        ...
+
+    def copy(self) -> Constraint:
+        """An independent constraint in the same state."""
+        ...
+
+
+class GrammarConstraint:
+    """A Lark grammar in llguidance's dialect."""
+
+    def __init__(self, matcher: LLMatcher, size: int, forced: bool) -> None:
+        self._matcher = matcher
+        self._size = size
+        self._forced = forced
+        self._bits = allocate_token_bitmask(1, size)
+
+    def allowed(self) -> Bools:
+        """See `Constraint`."""
+        fill_next_token_bitmask(self._matcher, self._bits)
+        self._raise()
+        return np.unpackbits(self._bits.view(np.uint8)[0], bitorder="little")[: self._size].astype(np.bool_)
+
+    def complete(self) -> bool:
+        """See `Constraint`."""
+        return self._matcher.is_accepting()
+
+    def finished(self) -> bool:
+        """See `Constraint`."""
+        stopped = self._matcher.is_stopped()
+        self._raise()
+        return stopped
+
+    def advance(self, id: int) -> None:
+        """See `Constraint`."""
+        self._matcher.consume_token(id)
+        self._raise()
+
+    def forced(self) -> list[int]:
+        """See `Constraint`."""
+        if not self._forced:
+            return []
+        found = list(self._matcher.compute_ff_tokens())
+        self._raise()
+        return found
+
+    def copy(self) -> GrammarConstraint:
+        """See `Constraint`."""
+        return GrammarConstraint(self._matcher.deep_copy(), self._size, self._forced)
+
+    def _raise(self) -> None:
+        if self._matcher.is_error():
+            raise EngineError("constraint", self._matcher.get_error())
+
+
+class Grammars:
+    """Compiles grammars for one vocabulary.
+
+    ends: the ids that end a generation; llguidance must know exactly these. A text never contains control tokens under
+    a constraint: they are special to the grammar, however they are spelled.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, ends: frozenset[int], config: EngineConfig) -> None:
+        self._vocabulary = vocabulary
+        self._ends = ends
+        self._capacity = config.grammar_cache
+        self._forced = config.forced
+        self._pool = ThreadPoolExecutor(config.grammar_workers, thread_name_prefix="sglspec-grammar")
+        self._lock = threading.Lock()
+        self._building = threading.Lock()
+        self._found: OrderedDict[str, Future[GrammarConstraint]] = OrderedDict()
+        self._tokenizer: LLTokenizer | None = None
+        self._exact = False
+        self._closed = False
+
+    def compile(self, grammar: str) -> Future[GrammarConstraint]:
+        """The grammar in its first state; copy it before use. Fails with EngineError("constraint")."""
+        with self._lock:
+            future = self._found.get(grammar)
+            if future is None:
+                if self._closed:
+                    raise EngineError("internal", "the engine is closed")
+                future = self._found[grammar] = self._pool.submit(self._compile, grammar)
+                while len(self._found) > self._capacity:
+                    self._found.popitem(last=False)
+            self._found.move_to_end(grammar)
+            return future
+
+    def close(self) -> None:
+        """Stop taking grammars. A compilation that runs goes on to its end, unheard."""
+        with self._lock:
+            self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _compile(self, grammar: str) -> GrammarConstraint:
+        with self._building:
+            if self._tokenizer is None:
+                self._tokenizer = self._build()
+            tokenizer = self._tokenizer
+        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LLParserLimits())
+        if matcher.is_error():
+            raise EngineError("constraint", f"the grammar does not compile: {matcher.get_error()}")
+        constraint = GrammarConstraint(matcher, self._vocabulary.size, self._forced and self._exact)
+        constraint.allowed()  # the first mask builds lexer tables; better here than in the step loop
+        return constraint
+
+    def _build(self) -> LLTokenizer:
+        if not self._ends:
+            raise EngineError("unsupported", "grammars need a model with an end token")
+        source = _TokenSource(self._vocabulary, self._ends)
+        # Forced tokens are cut out of re-encoded text, which needs an encoder that adds nothing of its own.
+        self._exact = all(self._vocabulary.decode_bytes(source(text)) == text.encode() for text in ("a", " a", "1"))
+        return LLTokenizer(TokenizerWrapper(source), n_vocab=self._vocabulary.size, eos_token=sorted(self._ends))
+
+
+class _TokenSource:
+    """A vocabulary in the shape llguidance reads."""
+
+    def __init__(self, vocabulary: Vocabulary, ends: frozenset[int]) -> None:
+        self._vocabulary = vocabulary
+        control = vocabulary.control_ids
+        self.eos_token_id = min(ends)
+        self.bos_token_id = vocabulary.bos_id
+        self.tokens: Sequence[bytes] = [
+            vocabulary.describe(id).encode() if id in control else data
+            for id, data in enumerate(vocabulary.token_bytes)
+        ]
+        self.special_token_ids = sorted(control)
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        content = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        return self._vocabulary.encode_content(content, after="text")

@@ -1,0 +1,155 @@
+"""What a session holds, as an immutable value: sealed tokens, text that is not encoded yet, and how both came about.
+
+Tokens are the state. Text becomes tokens when the model is about to see it: all text between two control tokens
+(scaffolding, content, a chosen alternative) is encoded in one piece, so ids equal those of the model's own chat
+template. It is sealed, and never encoded again, once a sampled token follows it. What was sampled is kept as ids.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sglspec_engine.text.tokens import Control, Part, Vocabulary
+from sglspec_engine.types import Origin, TraceToken
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A literal part of a context: text or a control token, and who it came from."""
+
+    part: Part
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Tokens that the model produced (chosen or forced)."""
+
+    ids: tuple[int, ...]
+
+
+Entry = Written | Sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """ids: the sealed tokens; the last one was sampled. pending: literal parts after it, not encoded yet. log: the
+    whole history in order, which text, traces and joins are derived from."""
+
+    ids: tuple[int, ...] = ()
+    pending: tuple[Written, ...] = ()
+    log: tuple[Entry, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever added."""
+        return not self.log
+
+    def write(self, written: Sequence[Written]) -> Context:
+        """With literal parts appended. Empty texts add nothing."""
+        kept = tuple(w for w in written if w.part != "")
+        return Context(self.ids, self.pending + kept, self.log + kept) if kept else self
+
+    def encode(self, vocabulary: Vocabulary, following: str = "") -> list[int]:
+        """All tokens, sealed and pending, with `following` as if it had been written."""
+        parts: list[Part] = [w.part for w in self.pending]
+        if following:
+            parts.append(following)
+        if not parts:
+            return list(self.ids)
+        return [*self.ids, *vocabulary.encode(parts, after="text" if self.ids else "start")]
+
+    def seal(self, prompt: Sequence[int], sampled: Sequence[int], rest: str = "") -> Context:
+        """With `sampled` after `prompt` (what `encode` gave), then `rest`: generated text whose tokens were cut.
+
+        Where nothing sampled remains, nothing is sealed: pending text stays text, and `rest` joins it.
+        """
+        found = self
+        if sampled:
+            found = Context((*prompt, *sampled), (), (*self.log, Sampled(tuple(sampled))))
+        return found.write([Written(rest, "generated")])
+
+    def replay(self, entries: Iterable[Entry], vocabulary: Vocabulary) -> Context:
+        """With another context's history appended as if it had happened here: text is encoded where it now stands,
+        sampled tokens keep their ids."""
+        found = self
+        for entry in entries:
+            if isinstance(entry, Written):
+                found = found.write([entry])
+            else:
+                found = found.seal(found.encode(vocabulary), entry.ids)
+        return found
+
+    def text(self, vocabulary: Vocabulary) -> str:
+        """The context as text; control tokens by their names, broken UTF-8 replaced."""
+        raw = b"".join(_entry_bytes(entry, vocabulary) for entry in self.log)
+        return raw.decode("utf-8", "replace")
+
+    def trace(self, vocabulary: Vocabulary) -> list[TraceToken]:
+        """Every token with its origin. The texts joined are the context's text, but that a tokenizer may put a space
+        before the first word; a character is shown with the token that completes it."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        found: list[TraceToken] = []
+        for id, origin in _origins(self, vocabulary):
+            if id in vocabulary.control_ids:
+                # What is left of a character that a control token cuts off is shown with that token.
+                rest = decoder.decode(b"", True)
+                decoder.reset()
+                found.append(TraceToken(id, rest + vocabulary.describe(id), origin))
+            else:
+                found.append(TraceToken(id, decoder.decode(vocabulary.token_bytes[id]), origin))
+        return found
+
+
+def _entry_bytes(entry: Entry, vocabulary: Vocabulary) -> bytes:
+    if isinstance(entry, Sampled):
+        return b"".join(_token_bytes(id, vocabulary) for id in entry.ids)
+    if isinstance(entry.part, Control):
+        return vocabulary.describe(entry.part.id).encode()
+    return entry.part.encode("utf-8", "replace")
+
+
+def _token_bytes(id: int, vocabulary: Vocabulary) -> bytes:
+    return vocabulary.describe(id).encode() if id in vocabulary.control_ids else vocabulary.token_bytes[id]
+
+
+def _origins(context: Context, vocabulary: Vocabulary) -> list[tuple[int, Origin]]:
+    """The tokens of a context with their origins, from its log."""
+    found: list[tuple[int, Origin]] = []
+    run: list[Written] = []
+    for entry in context.log:
+        if isinstance(entry, Written):
+            run.append(entry)
+            continue
+        found += _run_origins(run, bool(found), vocabulary)
+        run = []
+        for id in entry.ids:
+            found.append((id, "generated"))
+    return found + _run_origins(run, bool(found), vocabulary)
+
+
+def _run_origins(run: Sequence[Written], follows: bool, vocabulary: Vocabulary) -> list[tuple[int, Origin]]:
+    """Tokens of neighbouring literal parts. A token that spans two parts belongs to the one its first byte is in."""
+    if not run:
+        return []
+    ids = vocabulary.encode([w.part for w in run], after="text" if follows else "start")
+    left = list(run)
+    at = 0
+    found: list[tuple[int, Origin]] = []
+    for id in ids:
+        if id in vocabulary.control_ids:
+            while not isinstance(left[0].part, Control):
+                left.pop(0)
+            found.append((id, left.pop(0).origin))
+            at = 0
+            continue
+        while len(left) > 1 and isinstance(left[0].part, str) and at >= len(left[0].part.encode("utf-8", "replace")):
+            if isinstance(left[1].part, Control):
+                break
+            at -= len(left[0].part.encode("utf-8", "replace"))
+            left.pop(0)
+        found.append((id, left[0].origin))
+        at += len(vocabulary.token_bytes[id])
+    return found

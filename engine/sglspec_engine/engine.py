@@ -1,0 +1,176 @@
+"""An engine: one model, one thread that runs it, and sessions on top.
+
+Everything a caller awaits may be awaited on any event loop. Every request gets exactly one outcome, and what goes
+wrong with one concerns that one only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sglspec_engine.attention.reference import ReferenceAttention
+from sglspec_engine.check import check_engine
+from sglspec_engine.config import EngineConfig, physical_cores, prepare_process
+from sglspec_engine.constrain import Grammars
+from sglspec_engine.kv.lease import Lease, Pool
+from sglspec_engine.metrics import Metrics
+from sglspec_engine.model.adapter import ModelRunner
+from sglspec_engine.model.load import LoadedModel, load_model
+from sglspec_engine.reply import Reply
+from sglspec_engine.sched.generation import Generation, GenerationModel
+from sglspec_engine.sched.loop import Loop
+from sglspec_engine.sched.scheduler import Scheduler
+from sglspec_engine.sched.work import Prefill, Work
+from sglspec_engine.select import Scoring
+from sglspec_engine.session import Session
+from sglspec_engine.text.chat import ChatTemplate
+from sglspec_engine.text.tokens import Vocabulary
+from sglspec_engine.types import EngineError, GenRequest, Usage
+
+
+class Engine:
+    """One model, ready to serve. `close` it when done; sessions that are still open end with it."""
+
+    def __init__(self, loaded: LoadedModel, config: EngineConfig | None = None) -> None:
+        """Take over a loaded model. Raises EngineError("unsupported") for one the engine cannot run right."""
+        self.config = config if config is not None else EngineConfig()
+        self.name: str = loaded.name
+        self.vocabulary: Vocabulary = loaded.vocabulary
+        self._chat = loaded.chat
+        self._metrics = Metrics()
+        torch.set_num_threads(self.config.threads or physical_cores())
+        self._runner = ModelRunner(loaded.model, loaded.config, ReferenceAttention(), self._metrics)
+        self.pool = Pool(self._runner.layout, self.config.max_kv_bytes)
+        self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
+        self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
+        self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)
+        self._usage = Usage()
+        scheduler = Scheduler(self.config.step_tokens, self.config.step_logits)
+        self._loop = Loop(self._runner, scheduler, self._metrics)
+        self._loop.start()
+
+    @classmethod
+    def load(cls, path: str | Path, **settings: Any) -> Engine:
+        """Load a Hugging Face folder. `settings` are fields of `EngineConfig`.
+
+        Raises EngineError("unsupported") for a model that cannot be served, TypeError and ValueError for settings.
+        """
+        prepare_process()
+        config = EngineConfig(**settings)
+        return cls(load_model(Path(path), dtype=config.dtype, device=config.device), config)
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counters since load."""
+        return self._metrics.copy()
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts of everything since load, prefixes that forks computed included."""
+        return self._usage
+
+    @property
+    def chat(self) -> ChatTemplate:
+        """The model's chat template. Raises EngineError("no_template" | "template")."""
+        if isinstance(self._chat, EngineError):
+            raise EngineError(self._chat.kind, str(self._chat))
+        return self._chat
+
+    def open(self) -> Session:
+        """A new, empty context."""
+        return Session(self, self.pool.open())
+
+    async def close(self) -> None:
+        """End: requests that are pending fail, the thread ends. Idempotent."""
+        self._grammars.close()
+        await asyncio.to_thread(self._loop.stop)
+        self._runner.close()
+
+    async def check(self) -> None:
+        """Raise AssertionError unless the engine's books agree. Runs between two steps."""
+        await self.call(lambda: check_engine(self.pool))
+
+    # What sessions ask for. Each returns at once; the outcome comes through the reply.
+
+    def generate(self, work: Generation, request: GenRequest) -> None:
+        """Run a generation."""
+        if request.grammar is None:
+            self._loop.post(lambda: self._loop.add(work), work.fail)
+            return
+        grammar = self._grammars.compile(request.grammar)
+        timeout = self.config.grammar_timeout
+        self._loop.post(lambda: self._loop.add_constrained(work, grammar, timeout), work.fail)
+
+    def score(self, scoring: Scoring) -> None:
+        """Run a scoring."""
+
+        def start() -> None:
+            for work in scoring.works():
+                self._loop.add(work)
+
+        self._loop.post(start, scoring.fail)
+
+    def fork(self, lease: Lease, known: Sequence[int], n: int, reply: Reply[list[Lease]]) -> Prefill:
+        """Compute a context once and make `n` leases on it."""
+
+        def done(work: Prefill) -> list[Work]:
+            self.count(Usage(0, work.computed, 0, 0, 0))
+            reply.finish([work.lease.fork() for _ in range(n)])
+            return []
+
+        work = Prefill(lease, known, done, reply.fail)
+        self._loop.post(lambda: self._loop.add(work), reply.fail)
+        return work
+
+    def abandon(self, work: Prefill, reply: Reply[list[Lease]]) -> None:
+        """End a fork whose caller left; leases it has made already are let go of."""
+
+        def abandon() -> None:
+            self._loop.cancel(work)
+            for lease in reply.value() or []:
+                lease.release()
+
+        self._loop.post(abandon, reply.fail)
+
+    def cancel(self, work: Generation | Scoring) -> None:
+        """End a request; its reply settles within one step."""
+        self._loop.post(lambda: self._loop.cancel(work), work.fail)
+
+    def release(self, lease: Lease) -> Reply[None]:
+        """Let go of a lease; after the engine's end there is nothing to let go of."""
+        reply: Reply[None] = Reply()
+
+        def release() -> None:
+            lease.release()
+            reply.finish(None)
+
+        self._loop.post(release, lambda _: reply.finish(None))
+        return reply
+
+    async def call(self, action: Callable[[], None]) -> None:
+        """Run something on the engine's thread between two steps."""
+        reply: Reply[None] = Reply()
+
+        def run() -> None:
+            action()
+            reply.finish(None)
+
+        self._loop.post(run, reply.fail)
+        await reply.wait()
+
+    def generation_model(self) -> GenerationModel:
+        """What generations must know of the model."""
+        return self._facts
+
+    def generation_metrics(self) -> Metrics:
+        """The counters that generations write."""
+        return self._metrics
+
+    def count(self, usage: Usage) -> None:
+        """Add to the engine's usage. On the engine's thread."""
+        self._usage += usage

@@ -1,0 +1,1 @@
+"""Keys and values of contexts: who owns them and how branches share them."""

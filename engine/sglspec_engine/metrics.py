@@ -1,0 +1,31 @@
+"""Counters of one engine. Written by the owner thread only; reading gives a consistent copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Totals since load.
+
+    embedded_tokens: rows that went through the embedding, counted by a hook on that layer, so it is what the model
+    really computed and not what was planned. forwards: calls of the model. steps: rounds of the loop that ran
+    the model. requests, failed, cancelled: requests taken, and how those ended that did not end well.
+    seconds: time inside the model.
+    """
+
+    embedded_tokens: int = 0
+    forwards: int = 0
+    steps: int = 0
+    requests: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    sampled_tokens: int = 0
+    forced_tokens: int = 0
+    largest_batch: int = 0
+    seconds: float = 0.0
+
+    def copy(self) -> Metrics:
+        """The values as they are now."""
+        return replace(self)

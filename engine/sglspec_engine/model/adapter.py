@@ -1,0 +1,139 @@
+"""The border to transformers: its model code runs unchanged, its attention calls come here.
+
+A registered attention function sees queries, keys and values after position encoding; the plan of the step travels
+through the model as a keyword argument. Sequences are packed into one [1, T] input with explicit positions, the model
+keeps no cache, and its output layer runs on the wanted positions only.
+"""
+
+# The names of transformers are dynamic: this is the one module of the engine that is not checked strictly.
+# pyright: basic
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+
+from sglspec_engine.attention.base import Attention, AttentionOptions, AttentionPlan
+from sglspec_engine.kv.lease import KVLayout, LayerShape
+from sglspec_engine.metrics import Metrics
+from sglspec_engine.types import EngineError
+
+_NAME = "sglspec"
+_REFUSED_KWARGS = ("indices", "block_indices", "position_bias")
+
+
+@dataclass(slots=True)
+class _Call:
+    """What travels through one forward. `plan` is None in the probe, which records shapes instead of attending."""
+
+    plan: AttentionPlan | None
+    attention: Attention
+    windows: tuple[int | None, ...]
+    shapes: dict[int, LayerShape] = field(default_factory=dict)
+
+
+class ModelRunner:
+    """A transformers decoder as a function of packed tokens.
+
+    Loading has judged the configuration (`model.compat`); what shows only when the model runs is found by a probe here,
+    which raises EngineError("unsupported").
+    """
+
+    def __init__(self, model: Any, config: Any, attention: Attention, metrics: Metrics) -> None:
+        self._model = model
+        self._attention = attention
+        self._metrics = metrics
+        self._windows = _windows(config)
+        AttentionInterface.register(_NAME, _attend)
+        model.set_attn_implementation(_NAME)
+        self.device: torch.device = next(model.parameters()).device
+        self._hook = model.get_input_embeddings().register_forward_hook(self._count)
+        self.layout, self.vocabulary_width = self._probe()
+        metrics.embedded_tokens = metrics.forwards = 0
+
+    def forward(self, ids: Sequence[int], positions: Sequence[int], plan: AttentionPlan, keep: Sequence[int]) -> Tensor:
+        """Run packed tokens; `keep` are indices into `ids` whose next-token logits are wanted.
+
+        Returns float32 logits [len(keep), vocabulary width] on the CPU. Keys and values go to the plan's leases, whose
+        lengths do not change.
+        """
+        logits = self._run(ids, positions, keep, _Call(plan, self._attention, self._windows))
+        return logits[0].float().cpu()
+
+    def close(self) -> None:
+        """Take the counting hook off the model."""
+        self._hook.remove()
+
+    @torch.inference_mode()
+    def _run(self, ids: Sequence[int], positions: Sequence[int], keep: Sequence[int], call: _Call) -> Tensor:
+        self._metrics.forwards += 1
+        tensor = {"dtype": torch.long, "device": self.device}
+        out = self._model(
+            input_ids=torch.tensor([list(ids)], **tensor),
+            position_ids=torch.tensor([list(positions)], **tensor),
+            use_cache=False,
+            logits_to_keep=torch.tensor(list(keep), **tensor),
+            sglspec_call=call,
+        )
+        return out.logits
+
+    def _probe(self) -> tuple[KVLayout, int]:
+        """One token through the model, to learn what every layer's keys and values look like."""
+        call = _Call(None, self._attention, self._windows)
+        logits = self._run([0], [0], [0], call)
+        layers = len(call.shapes)
+        if sorted(call.shapes) != list(range(layers)) or layers != len(self._windows):
+            raise EngineError("unsupported", "a layer of this model does not use the common attention interface")
+        shapes = tuple(call.shapes[i] for i in range(layers))
+        dtype = next(self._model.parameters()).dtype
+        return KVLayout(shapes, dtype, self.device), int(logits.shape[-1])
+
+    def _count(self, module: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
+        self._metrics.embedded_tokens += output.shape[0] * output.shape[1]
+
+
+def _windows(config: Any) -> tuple[int | None, ...]:
+    """Per layer the tokens a query sees, itself included; None for all.
+
+    Taken from the configuration: some models build a sliding mask without telling their attention function.
+    """
+    window = getattr(config, "sliding_window", None)
+    types = getattr(config, "layer_types", None)
+    if types is None:
+        return (window,) * config.num_hidden_layers
+    return tuple(window if kind == "sliding_attention" else None for kind in types)
+
+
+def _attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sglspec_call: _Call | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Called by transformers: query [1, heads, T, dim], key and value [1, kv heads, T, dim] after position encoding.
+    Returns [1, T, heads, value dim]."""
+    assert sglspec_call is not None, "the engine's attention runs in the engine's forwards only"
+    layer = module.layer_idx
+    for name in _REFUSED_KWARGS:
+        if kwargs.get(name) is not None:
+            raise EngineError("unsupported", f"{type(module).__name__} asks for {name}")
+    if sglspec_call.plan is None:
+        sglspec_call.shapes[layer] = LayerShape(key.shape[1], key.shape[3], value.shape[3])
+        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
+    options = AttentionOptions(
+        scaling=query.shape[-1] ** -0.5 if scaling is None else float(scaling),
+        window=sglspec_call.windows[layer],
+        softcap=kwargs.get("softcap"),
+        sinks=kwargs.get("s_aux"),
+    )
+    out = sglspec_call.attention.run(layer, query[0], key[0], value[0], sglspec_call.plan, options)
+    return out[None], None

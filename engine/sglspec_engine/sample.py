@@ -1,0 +1,140 @@
+"""Choosing a token from logits.
+
+Order: constraint and vocabulary mask, logit bias, repetition penalty, frequency and presence penalties, temperature,
+top-k, top-p, min-p, draw. Penalties and bias act on logits, so temperature 0 sees them too.
+
+The draw is the Gumbel-max trick (Gumbel 1954; Maddison et al. 2014): the largest of log-probability plus Gumbel noise
+is distributed as the softmax. The noise is a hash of (key, position, token id), so it does not depend on the batch,
+on a slot, on other tokens being filtered, or on how often a step was repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sglspec_engine.types import EngineError, Sampling
+
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_U64 = 0xFFFFFFFFFFFFFFFF
+
+
+def log_probability(logits: Floats, id: int) -> float:
+    """Natural-log probability of `id` under softmax of logits [vocabulary], in float64."""
+    wide = logits.astype(np.float64)
+    top = float(wide.max())
+    return float(wide[id]) - top - float(np.log(np.exp(wide - top).sum()))
+
+
+def gumbel(key: int, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Standard Gumbel noise for token ids [n] at one position of one generation; see the module docstring."""
+    base = _mix_int(_mix_int(key & _U64) ^ ((position + 1) * _GOLDEN & _U64))
+    with np.errstate(over="ignore"):
+        bits = _mix(np.uint64(base) + ids.astype(np.uint64) * np.uint64(_GOLDEN))
+    uniform = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return -np.log(-np.log(uniform))
+
+
+def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64 (Steele, Lea, Flood 2014): every input bit changes about half of the output bits."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def _mix_int(value: int) -> int:
+    """`_mix` for one number."""
+    value = (value + _GOLDEN) & _U64
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _U64
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _U64
+    return value ^ (value >> 31)
+
+
+class Sampler:
+    """Chooses the tokens of one generation.
+
+    vocabulary: ids at and above it are padding of the model's output layer and are never chosen. prompt: context ids,
+    which only the repetition penalty looks at (prompt and generated tokens alike, each once, as in CTRL, Keskar et al.
+    2019, and in transformers); frequency and presence penalties count generated tokens only (the OpenAI definition).
+    """
+
+    def __init__(self, sampling: Sampling, key: int, vocabulary: int, prompt: Sequence[int]) -> None:
+        _validate(sampling, vocabulary)
+        self._sampling = sampling
+        self._key = key
+        self._vocabulary = vocabulary
+        self._seen: set[int] = set(prompt) if sampling.repetition_penalty != 1.0 else set()
+        self._counts: dict[int, int] = {}
+        self._bias_ids = np.array([id for id, _ in sampling.logit_bias], dtype=np.int64)
+        self._bias = np.array([value for _, value in sampling.logit_bias], dtype=np.float32)
+
+    def record(self, id: int) -> None:
+        """Count a token of this generation, however it came about."""
+        self._counts[id] = self._counts.get(id, 0) + 1
+        if self._sampling.repetition_penalty != 1.0:
+            self._seen.add(id)
+
+    def choose(self, logits: Floats, position: int, allowed: Bools | None = None, banned: Collection[int] = ()) -> int:
+        """A token id. logits: [model vocabulary], not changed. allowed: [at least vocabulary] or None for all;
+        something must be allowed. position: index of the token in the context, so that two generations of one context
+        never share noise, whatever their keys."""
+        scores = logits[: self._vocabulary].copy()
+        if allowed is not None:
+            scores[~allowed[: self._vocabulary]] = -np.inf
+        if banned:
+            scores[[id for id in banned if id < self._vocabulary]] = -np.inf
+        self._adjust(scores)
+        temperature = self._sampling.temperature
+        if temperature <= 0:
+            return int(np.argmax(scores))  # numpy returns the first, so ties go to the lowest id
+        ids = np.flatnonzero(np.isfinite(scores))
+        kept = self._filter(ids, scores[ids].astype(np.float64) / temperature)
+        values = scores[kept].astype(np.float64) / temperature
+        return int(kept[np.argmax(values + gumbel(self._key, position, kept))])
+
+    def _adjust(self, scores: Floats) -> None:
+        sampling = self._sampling
+        if len(self._bias_ids):
+            scores[self._bias_ids] += self._bias
+        if self._seen:
+            seen = np.fromiter(self._seen, dtype=np.int64, count=len(self._seen))
+            seen = seen[seen < len(scores)]
+            values = scores[seen]
+            penalty = np.float32(sampling.repetition_penalty)
+            scores[seen] = np.where(values < 0, values * penalty, values / penalty)
+        if self._counts and (sampling.frequency_penalty or sampling.presence_penalty):
+            ids = np.fromiter(self._counts, dtype=np.int64, count=len(self._counts))
+            counts = np.fromiter(self._counts.values(), dtype=np.float32, count=len(self._counts))
+            scores[ids] -= counts * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
+
+    def _filter(self, ids: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The ids that top-k, top-p and min-p leave, ascending. At least one stays; ties favour lower ids."""
+        sampling = self._sampling
+        if sampling.top_k is None and sampling.top_p is None and sampling.min_p is None:
+            return ids
+        order = np.argsort(-values, kind="stable")
+        if sampling.top_k is not None and sampling.top_k > 0:
+            order = order[: sampling.top_k]
+        weights = np.exp(values[order] - values[order[0]])
+        if sampling.top_p is not None and sampling.top_p < 1:
+            before = np.cumsum(weights) - weights
+            keep = before < sampling.top_p * weights.sum()
+            keep[0] = True
+            order, weights = order[keep], weights[keep]
+        if sampling.min_p is not None:
+            order = order[weights >= min(sampling.min_p, 1.0) * weights[0]]
+        return np.sort(ids[order])
+
+
+def _validate(sampling: Sampling, vocabulary: int) -> None:
+    """Raises EngineError("unsupported") for settings without a meaning."""
+    if sampling.repetition_penalty <= 0:
+        raise EngineError("unsupported", "repetition_penalty must be positive")
+    bad = [id for id, _ in sampling.logit_bias if not 0 <= id < vocabulary]
+    if bad:
+        raise EngineError("unsupported", f"logit_bias names token {bad[0]}, the vocabulary has {vocabulary}")

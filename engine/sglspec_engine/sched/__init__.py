@@ -1,0 +1,1 @@
+"""What the step loop works on, and in which order."""

@@ -1,0 +1,248 @@
+"""One generation: from logits to tokens, text and an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from sglspec_engine.constrain import Constraint
+from sglspec_engine.kv.lease import Lease
+from sglspec_engine.metrics import Metrics
+from sglspec_engine.reply import Cancelled, Stream
+from sglspec_engine.sample import Bools, Floats, Sampler, log_probability
+from sglspec_engine.sched.work import Work
+from sglspec_engine.text.stream import TextStream
+from sglspec_engine.text.tokens import Vocabulary
+from sglspec_engine.types import Delta, EngineError, Finish, FinishReason, GenRequest, Token, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationModel:
+    """What a generation must know of its model. ends: ids that end a text. max_context: tokens a context may hold."""
+
+    vocabulary: Vocabulary
+    ends: frozenset[int]
+    max_context: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a generation leaves in the context: tokens after the prompt, then text whose tokens a stop cut."""
+
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    rest: str
+    usage: Usage
+
+
+class Generation(Work):
+    """A running `GenRequest`.
+
+    `settled` is called once, before the outcome is sent, with what stays in the context (None after an error, which
+    leaves the context as it was).
+    """
+
+    def __init__(
+        self,
+        request: GenRequest,
+        model: GenerationModel,
+        lease: Lease,
+        prompt: Sequence[int],
+        stream: Stream,
+        settled: Callable[[Committed | None], None],
+        metrics: Metrics,
+    ) -> None:
+        super().__init__(lease, prompt, len(prompt) - 1)
+        self._request = request
+        self._model = model
+        self._prompt = tuple(prompt)
+        self._stream = stream
+        self._settled = settled
+        self._metrics = metrics
+        self._constraint: Constraint | None = None
+        self._sampler = Sampler(request.sampling, request.noise_key, model.vocabulary.size, prompt)
+        self._ends: frozenset[int] = model.ends | frozenset(request.stop_token_ids)
+        self._tokens: list[int] = []
+        self._forced: list[int] = []
+        self._generated = 0
+        self._forced_count = 0
+        self._text = TextStream(request.stop, request.keep_stop)
+
+    def constrain(self, constraint: Constraint) -> None:
+        """Set what the text must match, before the first token."""
+        self._constraint = constraint
+
+    def take(self, logits: Tensor) -> list[Work]:
+        """See `Work`. One token per row of logits: the forced one that the row was computed for, else a chosen one."""
+        sent: list[Token] = []
+        for row in logits:
+            finish = self._step(row.numpy(), sent)
+            if finish is not None:
+                self._end(sent, *finish)
+                return []
+        self._stream.put(Delta("".join(t.text for t in sent), tuple(sent)))
+        old = self.wanted_from + 1
+        self.known[old:] = [*self._tokens[old - len(self._prompt) :], *self._forced]
+        self.wanted_from = len(self._prompt) + len(self._tokens) - 1
+        return [self]
+
+    def fail(self, error: BaseException) -> None:
+        """See `Work`. The context is as it was before the request."""
+        if self.closed:
+            return
+        self.closed = True
+        self._trim(len(self._prompt))
+        self._settled(None)
+        self._stream.fail(error)
+
+    def cancel(self) -> None:
+        """See `Work`. The context keeps what was committed."""
+        if self.closed:
+            return
+        self.closed = True
+        self._trim(len(self._prompt) + len(self._tokens))
+        self._settled(Committed(self._prompt, tuple(self._tokens), "", self._usage()))
+        self._stream.fail(Cancelled())
+
+    def _step(self, logits: Floats, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
+        """Commit one token, or find that the text ends before it. Returns how the text ends, None where it goes on."""
+        if self._generated >= self._request.max_tokens:
+            return ("length", None)
+        if self._constraint is not None and self._constraint.finished():
+            return ("constraint", None)
+        forced = bool(self._forced)
+        if forced:
+            id = self._forced.pop(0)
+        else:
+            allowed = self._allowed()
+            if allowed is not None:
+                ending = self._constraint_ends(logits, allowed)
+                if ending is not None:
+                    return ending
+                forced = int(np.count_nonzero(allowed)) == 1
+            position = len(self._prompt) + len(self._tokens)
+            id = self._sampler.choose(logits, position, allowed, self._banned() if allowed is None else ())
+        self._generated += 1
+        self._forced_count += forced
+        self._metrics.sampled_tokens += not forced
+        self._metrics.forced_tokens += forced
+        logprob = log_probability(logits, id)
+        ending = self._ends_with(id, logprob, forced, sent)
+        return ending if ending is not None else self._append(id, logprob, forced, sent)
+
+    def _banned(self) -> frozenset[int]:
+        """Ids that may not be chosen now: ends that are too early, or not to count at all."""
+        if self._generated < self._request.min_tokens:
+            return self._ends
+        return self._model.ends - frozenset(self._request.stop_token_ids) if self._request.ignore_eos else frozenset()
+
+    def _allowed(self) -> Bools | None:
+        """The constraint's mask with early ends taken out, None without a constraint."""
+        if self._constraint is None:
+            return None
+        allowed = self._constraint.allowed()
+        for id in self._banned():
+            if id < len(allowed):
+                allowed[id] = False
+        return allowed
+
+    def _constraint_ends(self, logits: Floats, allowed: Bools) -> tuple[FinishReason, None] | None:
+        """Whether constrained text ends here: it is complete, and nothing may follow or the likeliest token is one
+        that may not. Raises EngineError("constraint") at a dead end."""
+        assert self._constraint is not None
+        complete = self._constraint.complete()
+        if not allowed.any():
+            if complete:
+                return ("constraint", None)
+            raise EngineError("constraint", "the grammar allows no token here, and the text is not complete")
+        if complete and not bool(np.delete(allowed, [i for i in self._model.ends if i < len(allowed)]).any()):
+            return ("constraint", None)
+        if not complete or self._generated < self._request.min_tokens:
+            return None
+        known = logits[: len(allowed)]
+        if self._request.ignore_eos:
+            known = known.copy()
+            known[[id for id in self._model.ends if id < len(known)]] = -np.inf
+        return None if allowed[int(np.argmax(known))] else ("constraint", None)
+
+    def _ends_with(
+        self, id: int, logprob: float, forced: bool, sent: list[Token]
+    ) -> tuple[FinishReason, str | int | None] | None:
+        """How the text ends if `id` is a token that ends it."""
+        if id not in self._ends or self._generated <= self._request.min_tokens:
+            return None
+        stop = id in self._request.stop_token_ids
+        if stop and self._request.keep_stop:
+            self._append(id, logprob, forced, sent)
+        else:
+            sent.append(Token(id, "", logprob, forced))
+        return ("stop", id) if stop else ("end", None)
+
+    def _append(
+        self, id: int, logprob: float, forced: bool, sent: list[Token]
+    ) -> tuple[FinishReason, str | int | None] | None:
+        """Add a token to context and text. Returns how the text ends, None where it goes on."""
+        self._tokens.append(id)
+        self._sampler.record(id)
+        armed = self._generated >= self._request.min_tokens
+        text = self._text.push(self._model.vocabulary.token_bytes[id], armed=armed)
+        sent.append(Token(id, text, logprob, forced))
+        if self._text.matched is not None:
+            return ("stop", self._text.matched)
+        if self._constraint is not None:
+            self._constraint.advance(id)
+            if self._constraint.finished():
+                return ("constraint", None)
+            if not self._forced:
+                ahead = self._request.max_tokens - self._generated
+                self._forced = [f for f in self._constraint.forced() if f not in self._ends][:ahead]
+        full = len(self._prompt) + len(self._tokens) >= self._model.max_context
+        return ("length", None) if full or self._generated >= self._request.max_tokens else None
+
+    def _end(self, sent: list[Token], reason: FinishReason, matched: str | int | None) -> None:
+        """Send the last delta and settle the context."""
+        self.closed = True
+        rest = self._text.finish()
+        tokens, left = self._surviving()
+        self._trim(len(self._prompt) + len(tokens))
+        usage = self._usage()
+        self._settled(Committed(self._prompt, tokens, left, usage))
+        text = "".join(t.text for t in sent) + rest
+        if sent and rest:
+            last = sent[-1]
+            sent[-1] = Token(last.id, last.text + rest, last.logprob, last.forced)
+        try:
+            self._stream.put(Delta(text, tuple(sent), Finish(reason, self._text.text, matched, usage)))
+        finally:
+            self._stream.finish(None)
+
+    def _surviving(self) -> tuple[tuple[int, ...], str]:
+        """The tokens that stay, and the text of the token that a stop cut in two.
+
+        The cut goes back to a token boundary from where the rest is whole characters.
+        """
+        if self._text.matched is None:
+            return tuple(self._tokens), ""
+        keep = self._text.surviving_bytes
+        table = self._model.vocabulary.token_bytes
+        ends = [0]
+        for id in self._tokens:
+            ends.append(ends[-1] + len(table[id]))
+        data = b"".join(table[id] for id in self._tokens)
+        last = max(i for i, end in enumerate(ends) if end <= keep)
+        for count in range(last, -1, -1):
+            try:
+                return tuple(self._tokens[:count]), data[ends[count] : keep].decode("utf-8")
+            except UnicodeDecodeError:
+                continue
+        return tuple(self._tokens[:last]), data[ends[last] : keep].decode("utf-8", "ignore")
+
+    def _trim(self, length: int) -> None:
+        if not self.lease.released and self.lease.length > length:
+            self.lease.truncate(length)
+
+    def _usage(self) -> Usage:
+        return Usage(len(self._prompt), self.computed, self.reused, self._generated, self._forced_count)

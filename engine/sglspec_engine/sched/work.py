@@ -1,0 +1,104 @@
+"""What the step loop works on: a lease, tokens it is to hold, and what is to happen with the logits.
+
+A prefill chunk, a decoded token, forced tokens and a choice to score differ in nothing else; there are no phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from sglspec_engine.kv.lease import Lease
+from sglspec_engine.reply import Cancelled
+
+
+class Work:
+    """One sequence to compute.
+
+    lease: where keys and values go. known: all tokens the context is to hold, computed or not. wanted_from: logits
+    are wanted at this position of `known` and after it; the lease never reaches beyond it unless it keeps the logits
+    of the last token. computed: tokens that went through the model for this work. reused: tokens that were there
+    when it began. arrival: its place in the queue.
+    """
+
+    def __init__(self, lease: Lease, known: Sequence[int], wanted_from: int) -> None:
+        self.lease = lease
+        self.known = list(known)
+        self.wanted_from = wanted_from
+        self.computed = 0
+        self.reused = 0
+        self.closed = False
+        self.arrival = 0
+
+    def align(self) -> None:
+        """Cut the lease to what it shares with `known`, and so that every wanted position is computed or known."""
+        shared = common_prefix(self.lease.ids, self.known)
+        if shared < self.lease.length:
+            self.lease.truncate(shared)
+        have = self.lease.length
+        ready = self.cached is not None and have == self.wanted_from + 1 == len(self.known)
+        if have > self.wanted_from and not ready:
+            self.lease.truncate(self.wanted_from)
+        self.reused = self.lease.length
+
+    @property
+    def cached(self) -> Tensor | None:
+        """Logits [vocabulary] after the last computed token, where the lease knows them."""
+        return self.lease.logits
+
+    @property
+    def todo(self) -> int:
+        """Tokens left to compute."""
+        return len(self.known) - self.lease.length
+
+    def take(self, logits: Tensor) -> list[Work]:
+        """Consume logits [n, vocabulary] of the next wanted positions, in order. Returns the works that go on:
+        itself, others, or none."""
+        raise NotImplementedError
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error. Idempotent."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """End because the caller left. Idempotent."""
+        raise NotImplementedError
+
+
+class Prefill(Work):
+    """Compute a context, then call `done` with this work; it returns works that go on."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        known: Sequence[int],
+        done: Callable[[Prefill], list[Work]],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(lease, known, len(known) - 1)
+        self._done = done
+        self._failed = failed
+
+    def take(self, logits: Tensor) -> list[Work]:
+        """See `Work`. The logits stay with the lease, so nothing is left to do with them here."""
+        self.closed = True
+        return self._done(self)
+
+    def fail(self, error: BaseException) -> None:
+        """See `Work`."""
+        if not self.closed:
+            self.closed = True
+            self._failed(error)
+
+    def cancel(self) -> None:
+        """See `Work`."""
+        self.fail(Cancelled())
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Length of the common prefix."""
+    limit = min(len(first), len(second))
+    if first[:limit] == second[:limit]:
+        return limit
+    return next(i for i in range(limit) if first[i] != second[i])

@@ -1,0 +1,292 @@
+"""A session: a context on an engine, with its keys and values.
+
+The context (`Context`) is a value that operations replace; the lease follows it lazily. When the model is needed, the
+context is encoded, the lease keeps what it shares with the result, and the rest is computed. So text that is pending
+costs nothing until then, and a fork shares whatever stays the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from sglspec_engine.context import Context, Written
+from sglspec_engine.kv.lease import Lease
+from sglspec_engine.reply import Reply, Stream
+from sglspec_engine.sched.generation import Committed, Generation
+from sglspec_engine.select import Scoring, shared_length, split_choices
+from sglspec_engine.text.tokens import Part
+from sglspec_engine.types import (
+    Delta,
+    EngineError,
+    GenRequest,
+    Method,
+    Origin,
+    Role,
+    RoleClose,
+    RoleOpen,
+    Scores,
+    Segment,
+    TextSegment,
+    TraceToken,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from sglspec_engine.engine import Engine
+
+
+class Session:
+    """A context. Not for two operations at once; forks are independent of each other.
+
+    Every method raises EngineError for what cannot be served and leaves the context as it was then.
+    """
+
+    def __init__(self, engine: Engine, lease: Lease, parent: Session | None = None) -> None:
+        self._engine = engine
+        self._lease = lease
+        self._context = parent._context if parent else Context()
+        self._base = len(self._context.log)
+        self._role: Role | None = parent._role if parent else None
+        self._bare: bool = parent._bare if parent else False
+        self._lead = parent._lead if parent else 0
+        self._usage = Usage()
+        self._running: Reply[None] | Reply[Scores] | Reply[list[Lease]] | None = None
+        self._abort: Callable[[], None] = _nothing
+        self._open = True
+        # _base: log entries that came from the parent. _role: the open message. _bare: nothing was added to it yet.
+        # _lead: leading log entries that only the very first message or text of a context brings along.
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts of this session's requests, and of the prefixes its forks computed."""
+        return self._usage
+
+    def text(self) -> str:
+        """The whole context as text, template markup included; control tokens by their names."""
+        return self._context.text(self._engine.vocabulary)
+
+    def trace(self) -> list[TraceToken]:
+        """The context's tokens, each with where it came from."""
+        return self._context.trace(self._engine.vocabulary)
+
+    async def extend(self, segments: Sequence[Segment]) -> None:
+        """Append text or role boundaries. Nothing is computed before the model is needed."""
+        await self._settle()
+        saved = (self._context, self._role, self._bare, self._lead)
+        try:
+            for segment in segments:
+                if isinstance(segment, TextSegment):
+                    self._write_text(segment)
+                elif isinstance(segment, RoleOpen):
+                    self._open_role(segment.role)
+                else:
+                    self._close_role(segment)
+        except EngineError:
+            self._context, self._role, self._bare, self._lead = saved
+            raise
+
+    async def generate(self, request: GenRequest) -> AsyncGenerator[Delta, None]:
+        """Append generated text. Closing the iterator cancels the generation within one step; the context then holds
+        what was committed. The text of an end or end-of-turn token is not part of the context."""
+        await self._settle()
+        engine = self._engine
+        prompt = self._prompt()
+        stream = Stream()
+        model, metrics = engine.generation_model(), engine.generation_metrics()
+        work = Generation(request, model, self._lease, prompt, stream, self._committed, metrics)
+        self._running, self._abort = stream, lambda: engine.cancel(work)
+        engine.generate(work, request)
+        try:
+            while True:
+                delta = await stream.get()
+                yield delta
+                if delta.finish is not None:
+                    return
+        finally:
+            if not stream.done:
+                self._abort()
+            await stream.settled()
+
+    async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
+        """Score continuations; the context does not change. `label` is for other backends."""
+        await self._settle()
+        if not choices:
+            raise EngineError("unsupported", "there are no choices to score")
+        vocabulary = self._engine.vocabulary
+        base = self._started()
+        context = base.encode(vocabulary)
+        encoded = [base.encode(vocabulary, choice) for choice in choices]
+        if context and shared_length(encoded, context) < 1:
+            # The context melts into the choices' first tokens: nothing is left to predict those from. Keep them apart.
+            encoded = [[*context, *vocabulary.encode_content(choice, after="text")] for choice in choices]
+        start = vocabulary.encode(vocabulary.start_parts())
+        split = split_choices(encoded, context, start)
+        self._limit(max(len(ids) for ids in encoded))
+        reply: Reply[Scores] = Reply()
+        scoring = Scoring(split, method, self._lease, reply, self._count)
+        self._running, self._abort = reply, lambda: self._engine.cancel(scoring)
+        self._engine.score(scoring)
+        try:
+            return await reply.wait()
+        except asyncio.CancelledError:
+            self._abort()
+            raise
+
+    async def fork(self, n: int) -> list[Session]:
+        """`n` copies that share everything so far. The context is computed once, here, if it is not yet."""
+        await self._settle()
+        if n < 0:
+            raise EngineError("unsupported", "a fork cannot have a negative width")
+        known = self._started().encode(self._engine.vocabulary)
+        if not known or n == 0:
+            return [Session(self._engine, self._engine.pool.open(), self) for _ in range(n)]
+        self._limit(len(known))
+        reply: Reply[list[Lease]] = Reply()
+        work = self._engine.fork(self._lease, known, n, reply)
+        self._running, self._abort = reply, lambda: self._engine.abandon(work, reply)
+        try:
+            leases = await reply.wait()
+        except asyncio.CancelledError:
+            self._abort()
+            raise
+        self._usage += Usage(0, work.computed, 0, 0, 0)
+        return [Session(self._engine, lease, self) for lease in leases]
+
+    async def concat(self, branches: Sequence[Session], mode: Literal["concat", "concat_kv"]) -> None:
+        """Append what each branch added since it was forked, in order, as if it had been written here.
+
+        Sampled tokens keep their ids; text is encoded where it now stands. What differs is computed when next needed.
+        """
+        if mode != "concat":
+            raise EngineError("unsupported", "concat_kv is not available on this engine yet")
+        await self._settle()
+        found, last = self._context, self
+        for branch in branches:
+            await branch._settle()
+            # A first message brings BOS and the default system message along; the second of two brings none.
+            skip = branch._lead if branch._base == 0 and not found.empty else 0
+            found = found.replay(branch._context.log[branch._base + skip :], self._engine.vocabulary)
+            last = branch
+        if self._context.empty:
+            self._lead = next((b._lead for b in branches if not b._context.empty), 0)
+        self._context, self._role, self._bare = found, last._role, last._bare
+
+    async def close(self) -> None:
+        """Let go of keys and values; a request that runs is cancelled first. Idempotent."""
+        if not self._open:
+            return
+        self._open = False
+        if self._running is not None and not self._running.done:
+            self._abort()
+        await self._engine.release(self._lease).wait()
+
+    # Writing text and scaffolding.
+
+    def _write_text(self, segment: TextSegment) -> None:
+        text = segment.text
+        if self._role is not None and self._bare and self._engine.chat.trims(self._role)[0]:
+            text = text.lstrip()
+        if not text:
+            return
+        self._context = self._started().write([Written(text, segment.origin)])
+        self._bare = False
+
+    def _open_role(self, role: Role) -> None:
+        chat = self._engine.chat
+        first = self._context.empty
+        parts = chat.open(role, first=first)
+        if first:
+            self._lead = _lead(parts, chat.open(role, first=False)) if role != "system" else 0
+        self._context = self._context.write(_scaffold(parts))
+        self._role, self._bare = role, True
+
+    def _close_role(self, segment: RoleClose) -> None:
+        if self._role is None:
+            raise EngineError("template", "no message is open")
+        chat = self._engine.chat
+        if chat.trims(self._role)[1]:
+            self._context = _trim_right(self._context)
+        self._context = self._context.write(_scaffold(chat.close(self._role)))
+        self._role, self._bare = None, False
+
+    def _started(self) -> Context:
+        """The context, with BOS where plain text begins it."""
+        if not self._context.empty:
+            return self._context
+        parts = self._engine.vocabulary.start_parts()
+        self._lead = len(parts)
+        return self._context.write(_scaffold(parts))
+
+    # Requests.
+
+    async def _settle(self) -> None:
+        """Make sure that the request before this one has left the context as it is to be. One that still runs was left
+        by its caller (a stream that was neither read to its end nor closed), so it is cancelled."""
+        if not self._open:
+            raise EngineError("internal", "the session is closed")
+        if self._running is not None:
+            if not self._running.done:
+                self._abort()
+            await self._running.settled()
+            self._running = None
+
+    def _prompt(self) -> list[int]:
+        self._context = self._started()
+        prompt = self._context.encode(self._engine.vocabulary)
+        if not prompt:
+            raise EngineError("unsupported", "the context is empty, and this model has no token to begin a text with")
+        self._limit(len(prompt))
+        return prompt
+
+    def _limit(self, length: int) -> None:
+        if length > self._engine.max_context:
+            limit = self._engine.max_context
+            raise EngineError("limit", f"the context has {length} tokens, the model takes {limit}")
+
+    def _committed(self, committed: Committed | None) -> None:
+        """What a generation leaves. On the engine's thread, before the outcome is known here."""
+        if committed is None:
+            return
+        if committed.tokens or committed.rest:
+            self._context = self._context.seal(committed.prompt, committed.tokens, committed.rest)
+            self._bare = False
+        self._count(committed.usage)
+
+    def _count(self, usage: Usage) -> None:
+        self._usage += usage
+        self._engine.count(usage)
+
+
+def _nothing() -> None:
+    return
+
+
+def _scaffold(parts: Sequence[Part]) -> list[Written]:
+    origin: Origin = "scaffold"
+    return [Written(part, origin) for part in parts]
+
+
+def _lead(first: Sequence[Part], later: Sequence[Part]) -> int:
+    """How many parts a first message has before those that every message has."""
+    lead = len(first) - len(later)
+    return lead if lead > 0 and list(first[lead:]) == list(later) else 0
+
+
+def _trim_right(context: Context) -> Context:
+    """Without white space at the end of what was written last: content only, and not what was generated."""
+    pending = list(context.pending)
+    log = list(context.log)
+    while pending:
+        last = pending[-1]
+        if last.origin in ("scaffold", "generated") or not isinstance(last.part, str):
+            break
+        text = last.part.rstrip()
+        pending.pop()
+        log.pop()
+        if text:
+            pending.append(Written(text, last.origin))
+            log.append(pending[-1])
+            break
+    return Context(context.ids, tuple(pending), tuple(log))

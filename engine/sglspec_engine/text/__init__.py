@@ -1,0 +1,1 @@
+"""Text and tokens: vocabularies, chat templates, streaming. Importable without torch."""

@@ -1,0 +1,161 @@
+"""What crosses the border between the engine and its users. Plain data, importable without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Origin = Literal["scaffold", "author", "input", "generated", "tool"]
+Role = Literal["system", "user", "assistant"]
+Method = Literal["length_normalized", "greedy", "unconditional", "sum"]
+FinishReason = Literal["stop", "end", "length", "constraint"]
+"""`stop`: a stop text or stop token; `end`: the model's end (or end-of-turn) token; `length`: max_tokens;
+`constraint`: the constraint is complete and nothing may (or, for its likeliest token, should) follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextSegment:
+    """Content. Its text is data: it never becomes a control token, whatever it spells."""
+
+    text: str
+    origin: Origin = "author"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOpen:
+    """Begin a message. `system` first of all suppresses the template's default system message."""
+
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class RoleClose:
+    """End the open message."""
+
+
+Segment = TextSegment | RoleOpen | RoleClose
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a token is drawn. temperature 0 is greedy (ties go to the lowest id). None means off."""
+
+    temperature: float = 0.0
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GenRequest:
+    """Generate on a session.
+
+    `grammar` is llguidance (Lark) grammar text, already validated; the whole generated text must match it.
+    `noise_key` is a 64-bit number from run seed, step seed, branch path, loop rounds and attempt; together with
+    the token's position in the context it fixes all randomness (results do not depend on the batch).
+    """
+
+    max_tokens: int = 256
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    keep_stop: bool = False
+    ignore_eos: bool = False
+    grammar: str | None = None
+    sampling: Sampling = Sampling()
+    noise_key: int = 0
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of a generation: its id, the text it added to the value (may be "" while a character or a
+    possible stop is incomplete), and its log-probability under the unmasked distribution."""
+
+    id: int
+    text: str
+    logprob: float
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts, taken where the model runs.
+
+    prompt_tokens: context tokens that requests were asked to extend (each generation or scoring counts the
+    context it starts from); computed_tokens: tokens that went through the model; reused_tokens: prompt tokens
+    whose KV was already there (prompt_tokens of a request minus what it had to compute); generated_tokens:
+    sampled tokens (an end token included); forced_tokens: those of them that the constraint left no choice.
+    """
+
+    prompt_tokens: int = 0
+    computed_tokens: int = 0
+    reused_tokens: int = 0
+    generated_tokens: int = 0
+    forced_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.computed_tokens + other.computed_tokens,
+            self.reused_tokens + other.reused_tokens,
+            self.generated_tokens + other.generated_tokens,
+            self.forced_tokens + other.forced_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How a generation ended. `text` is the whole value (stop removed unless keep_stop); `matched` the stop
+    text or stop token id."""
+
+    reason: FinishReason
+    text: str
+    matched: str | int | None = None
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """New text of a running generation. The last one of a stream carries `finish`, and only that one.
+    The concatenated `text` of all deltas equals `finish.text`."""
+
+    text: str
+    tokens: tuple[Token, ...] = ()
+    finish: Finish | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The result of scoring choices. `scores` are comparable numbers by the method (higher is better), `index`
+    the best one (ties: the first), `probabilities` their softmax, `tokens` the (id, logprob) pairs of each choice."""
+
+    index: int
+    scores: tuple[float, ...]
+    probabilities: tuple[float, ...]
+    tokens: tuple[tuple[tuple[int, float], ...], ...] = ()
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class TraceToken:
+    """One token of a context, for traces: where it came from and whether its KV was computed or reused is not
+    told apart here. Control tokens that role scaffolding emitted have origin "scaffold"."""
+
+    id: int
+    text: str
+    origin: Origin
+
+
+class EngineError(Exception):
+    """A request that could not be served; others go on. `kind` is one of: "template" (chat template unusable),
+    "no_template", "unsupported" (model or option), "constraint" (dead end, or a grammar that does not compile),
+    "limit" (context or memory exhausted), "internal"."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind

@@ -1,0 +1,103 @@
+"""The tests in a document: their inputs, the names of their replies, their expectations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from sglspec.analysis.declarations import check_input, nearest
+from sglspec.analysis.inputs import fill
+from sglspec.analysis.sites import every_step
+from sglspec.diagnostics import Report
+from sglspec.document.load import Document
+from sglspec.document.model import Call, Case, TextStep, Tool
+from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
+from sglspec.expressions.errors import ExpressionSyntaxError
+from sglspec.expressions.syntax import parse_expression
+
+_ERROR = re.compile(r"S\d(\d\d|xx)")
+
+
+class CaseChecker:
+    """Checks every entry of `tests`. `bound`: all names that steps bind, in whatever scope."""
+
+    def __init__(self, document: Document, report: Report, bound: Collection[str]) -> None:
+        self.document = document
+        self.report = report
+        spec = document.spec
+        steps = [step for step in every_step(spec.steps) if not isinstance(step, TextStep)]
+        outputs = [target.name for target in spec.outputs.names] if spec.outputs is not None else []
+        self.readable = [*dict.fromkeys([*outputs, *bound, *spec.inputs])]
+        ids = [step.id for step in steps if step.id is not None]
+        tools = [step.tool for step in steps if isinstance(step, Tool)]
+        self.repliable = [*dict.fromkeys([*bound, *ids, *tools])]
+        self.callees = tuple(f"{step.call}." for step in steps if isinstance(step, Call))
+
+    def check(self, case: Case) -> None:
+        self._inputs(case)
+        self._replies(case)
+        if case.expect is not None:
+            node = case.expect.node
+            for item in node.items if isinstance(node, Sequence) else (node,):
+                self._expectation(item)
+        if case.error is not None and not _ERROR.fullmatch(case.error):
+            help = "Write a code such as S702, or a family such as S7xx."
+            self._fault("S203", f"`{case.error}` is not an error code", case.at("error"), help)
+
+    def _inputs(self, case: Case) -> None:
+        given = case.inputs or {}
+        mapping = case.at("inputs")
+        for name, value in given.items():
+            decl = self.document.spec.inputs.get(name)
+            if decl is None:
+                close = nearest(name, list(self.document.spec.inputs))
+                help = f"Did you mean `{close}`?" if close else None
+                self._fault("S403", f"the program has no input `{name}`", _key(mapping, name), help)
+                continue
+            message = check_input(decl, fill(decl, to_python(value.node)))
+            if message is not None:
+                self._fault("S401", f"input `{name}`: {message}", value.node)
+        for name, decl in self.document.spec.inputs.items():
+            if name not in given and decl.default is None and not decl.optional:
+                place = case.key("inputs") if case.inputs is not None else _first_key(case)
+                self._fault("S402", f"the input `{name}` is missing in this test", place)
+
+    def _replies(self, case: Case) -> None:
+        mapping = case.at("replies")
+        for name in case.replies or {}:
+            if name in self.repliable or name.startswith(self.callees):
+                continue
+            close = nearest(name, self.repliable)
+            known = ", ".join(self.repliable[:12])
+            help = f"Did you mean `{close}`?" if close else f"Replies are given for: {known}." if known else None
+            self._fault("S301", f"no step takes the reply `{name}`", _key(mapping, name), help)
+
+    def _expectation(self, node: Node) -> None:
+        if not isinstance(node, Scalar) or node.value is None:
+            self._fault("S203", "`expect` is a list of expressions", node)
+            return
+        try:
+            compiled = parse_expression(node.text)
+        except ExpressionSyntaxError as error:
+            self.report.add(
+                self.document.diagnostic_in(error.code, error.message, node, error.start, error.end, help=error.help)
+            )
+            return
+        for use in compiled.names:
+            if use.name in self.readable:
+                continue
+            close = nearest(use.name, self.readable)
+            help = f"Did you mean `{close}`?" if close else None
+            message = f"the program has no output or variable `{use.name}`"
+            self.report.add(self.document.diagnostic_in("S301", message, node, use.start, use.end, help=help))
+
+    def _fault(self, code: str, message: str, node: Node, help: str | None = None) -> None:
+        self.report.add(self.document.diagnostic(code, message, node, help=help))
+
+
+def _key(mapping: Node, name: str) -> Node:
+    return (mapping.key(name) if isinstance(mapping, Mapping) else None) or mapping
+
+
+def _first_key(case: Case) -> Node:
+    return case.node.entries[0].key if case.node.entries else case.node

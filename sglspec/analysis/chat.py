@@ -1,0 +1,197 @@
+"""Chat or completion: whether role steps occur, and where text and generations may then stand (language.md § 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from sglspec.analysis.sites import children, every_step
+from sglspec.diagnostics import Report
+from sglspec.document.load import Document
+from sglspec.document.model import (
+    AnyStep,
+    Assistant,
+    Break,
+    Capture,
+    Continue,
+    Fail,
+    For,
+    Fork,
+    Gen,
+    If,
+    Image,
+    Match,
+    Messages,
+    Raw,
+    Return,
+    Role,
+    Scratch,
+    Select,
+    TextStep,
+    Video,
+    While,
+)
+
+Tails = frozenset[str]
+"""What the context may end with: "assistant" after a closed assistant turn, "other" after anything else."""
+
+OTHER: Tails = frozenset({"other"})
+TURN: Tails = frozenset({"assistant"})
+
+
+def is_chat(steps: Iterable[AnyStep]) -> bool:
+    """A program is a chat when a role step occurs anywhere."""
+    return any(isinstance(step, (Role, Messages)) for step in every_step(steps))
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What a block does to the end of the context: what it may leave there itself, and whether the end from before
+    may still be there."""
+
+    adds: Tails
+    passes: bool
+
+    def after(self, before: Tails) -> Tails:
+        return self.adds | before if self.passes else self.adds
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    role: str | None = None
+    capture: bool = False
+
+
+def _arms(step: If | Match) -> list[list[AnyStep]]:
+    """The blocks of which one runs. A `match` without `else` fails when no case fits."""
+    blocks = children(step)
+    return blocks[:-1] if isinstance(step, Match) and step.orelse is None else blocks
+
+
+@dataclass(slots=True)
+class ChatChecker:
+    """Walks the steps of a chat with what the context may end with."""
+
+    document: Document
+    report: Report
+    effects: dict[int, _Effect] = field(default_factory=dict[int, _Effect])
+    jumps: list[set[str]] = field(default_factory=list[set[str]])
+    """What the context may end with where `break` and `continue` leave: one set per loop or branch around."""
+
+    def check(self, steps: list[AnyStep]) -> None:
+        self._block(steps, OTHER, _Inside())
+
+    def _block(self, steps: list[AnyStep], tails: Tails, inside: _Inside) -> Tails:
+        for step in steps:
+            tails = self._step(step, tails, inside)
+        return tails
+
+    def _step(self, step: AnyStep, tails: Tails, inside: _Inside) -> Tails:
+        match step:
+            case Role():
+                self._role(step, inside)
+                return TURN if isinstance(step, Assistant) else OTHER
+            case TextStep() | Raw() | Image() | Video():
+                if inside.role is None:
+                    self._stray_text(step)
+                return tails
+            case Gen() | Select():
+                if inside.role is None:
+                    self._own_turn(step, tails, inside)
+                    return TURN
+                return tails
+            case If() | Match():
+                ends = [self._block(block, tails, inside) for block in _arms(step)]
+                return frozenset[str]().union(*ends)
+            case For() | While():
+                entry = tails | self._effect(step.do).after(tails)
+                return tails | self._round(step.do, entry, inside)
+            case Break() | Continue() | Return() | Fail():
+                if self.jumps and isinstance(step, (Break, Continue)):
+                    self.jumps[-1] |= tails
+                return frozenset()
+            case Fork() | Scratch():
+                ends = [self._round(block, tails, inside) for block in children(step)]
+                joined = isinstance(step, Fork) and step.join in ("concat", "concat_kv")
+                return frozenset[str]().union(tails, *ends) if joined else tails
+            case Capture():
+                self._block(step.do, tails, replace(inside, capture=True))
+                return tails
+            case Messages():
+                return OTHER
+            case _:
+                return tails
+
+    def _round(self, steps: list[AnyStep], tails: Tails, inside: _Inside) -> Tails:
+        """The body of a loop or branch, with the ways to leave it early."""
+        self.jumps.append(set())
+        end = self._block(steps, tails, inside)
+        return end | self.jumps.pop()
+
+    def _effect(self, steps: list[AnyStep]) -> _Effect:
+        """The effect of a block, computed once: loops in loops would otherwise be walked again and again."""
+        known = self.effects.get(id(steps))
+        if known is not None:
+            return known
+        effect = _Effect(frozenset(), True)
+        for step in steps:
+            if isinstance(step, Continue):
+                break  # the next round starts with what is there now
+            one = self._effect_of(step)
+            effect = _Effect(one.after(effect.adds), effect.passes and one.passes)
+        self.effects[id(steps)] = effect
+        return effect
+
+    def _effect_of(self, step: AnyStep) -> _Effect:
+        match step:
+            case Role():
+                return _Effect(TURN if isinstance(step, Assistant) else OTHER, False)
+            case Gen() | Select():
+                return _Effect(TURN, False)
+            case Messages():
+                return _Effect(OTHER, False)
+            case Break() | Return() | Fail():
+                return _Effect(frozenset(), False)
+            case If() | Match():
+                parts = [self._effect(block) for block in _arms(step)]
+                adds = frozenset[str]().union(*(part.adds for part in parts))
+                return _Effect(adds, any(part.passes for part in parts))
+            case For() | While():
+                return _Effect(self._effect(step.do).adds, True)
+            case Fork() if step.join in ("concat", "concat_kv"):
+                return _Effect(frozenset[str]().union(*(self._effect(b).adds for b in children(step))), True)
+            case _:
+                return _Effect(frozenset(), True)
+
+    def _role(self, step: Role, inside: _Inside) -> None:
+        if inside.role is not None:
+            message = f"`{step.VERB}` is a message inside a message (`{inside.role}`)"
+            help = "Move it out: start a new step at the level of the other messages."
+            self.report.add(self.document.diagnostic("S208", message, step.verb_node, help=help))
+        elif inside.capture:
+            message = f"`capture` holds no messages, found `{step.VERB}`"
+            help = f"Put the `capture` inside the message: `{step.VERB}: [{{capture: x, do: [...]}}]`."
+            self.report.add(self.document.diagnostic("S208", message, step.verb_node, help=help))
+        self._block(step.steps, OTHER, _Inside(role=step.VERB, capture=inside.capture))
+
+    def _stray_text(self, step: TextStep | Raw | Image | Video) -> None:
+        node = step.node if isinstance(step, TextStep) else step.verb_node
+        message = "text outside of a message: this program is a chat, because it has messages"
+        shown = " ".join(step.text.source.split())[:40] if isinstance(step, TextStep) else ""
+        help = f"Put it into a message: `- user: {shown}`." if shown else "Put it into a message: `- user: …`."
+        self.report.add(self.document.diagnostic("S209", message, node, help=help))
+
+    def _own_turn(self, step: Gen | Select, tails: Tails, inside: _Inside) -> None:
+        if inside.capture:
+            message = f"`{step.VERB}` would open a message, and `capture` holds no messages"
+            help = "Put the `capture` inside `assistant:`."
+            self.report.add(self.document.diagnostic("S209", message, step.verb_node, help=help))
+        elif "assistant" in tails:
+            message = f"this `{step.VERB}` would start a second assistant message right after the first"
+            if len(tails) > 1:
+                message += ", on some path"
+            help = (
+                "Put both into one `assistant:` list, put a `user:` message between them, "
+                f"or write `assistant: {{{step.VERB}: …}}` if a second message is meant."
+            )
+            self.report.add(self.document.diagnostic("S209", message, step.verb_node, help=help))

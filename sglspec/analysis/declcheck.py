@@ -1,0 +1,155 @@
+"""Declarations of inputs and fields that contradict themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingABC
+from typing import Any
+
+from sglspec.analysis.declarations import BOUNDS, check_input, type_of
+from sglspec.analysis.grammar import ConstraintError
+from sglspec.analysis.inputs import fill
+from sglspec.analysis.regexes import check_pattern
+from sglspec.analysis.schemas import FORMATS
+from sglspec.diagnostics import Report
+from sglspec.document.fields import Param
+from sglspec.document.load import Document
+from sglspec.document.model import Decl
+from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
+
+ALLOWED = {
+    "items": ("array",), "properties": ("object",),
+    "minLength": ("string",), "maxLength": ("string",), "pattern": ("string",), "format": ("string",),
+    "minItems": ("array", "messages"), "maxItems": ("array", "messages"),
+    "minimum": ("integer", "number"), "maximum": ("integer", "number"), "exclusiveMinimum": ("integer", "number"),
+    "exclusiveMaximum": ("integer", "number"), "multipleOf": ("integer", "number"),
+}  # fmt: skip
+INPUTS_ONLY = ("default", "secret", "examples")
+PAIRS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minimum", "maximum"))
+
+
+class DeclChecker:
+    """Checks declarations; `fields` are those of a `gen`, which a model fills in."""
+
+    def __init__(self, document: Document, report: Report) -> None:
+        self.document = document
+        self.report = report
+
+    def check_all(self, decls: MappingABC[str, Decl], *, fields: bool) -> None:
+        for decl in decls.values():
+            self.check(decl, fields=fields)
+
+    def check(self, decl: Decl, *, fields: bool, inner: bool = False) -> None:
+        if decl.type in ("image", "video"):
+            place = decl.at("type") if isinstance(decl.written, Mapping) else decl.written
+            if fields:
+                self._fault("S203", f"a field cannot be {decl.type}: models write text", place)
+            else:
+                self._fault("S220", f"inputs of type `{decl.type}` are not yet in this build", place)
+            return
+        self._keys_fit(decl)
+        self._bounds(decl)
+        if fields:
+            self._field_only(decl)
+        self._enum(decl)
+        self._text(decl, fields)
+        if decl.secret and inner:
+            self._fault("S213", "only a whole input can be `secret`", decl.key("secret"))
+        if decl.optional and decl.default is not None:
+            self._fault("S213", "`optional` and `default` exclude each other", decl.key("default"))
+        if decl.default is not None and not fields:
+            self._default(decl, decl.default.node)
+        if decl.items is not None:
+            self.check(decl.items, fields=fields, inner=True)
+        for child in (decl.properties or {}).values():
+            self.check(child, fields=fields, inner=True)
+
+    def _keys_fit(self, decl: Decl) -> None:
+        kind = type_of(decl)
+        for key, kinds in ALLOWED.items():
+            if decl.node.key(key) is not None and kind not in kinds and kind != "any":
+                help = f"`{key}` goes with the type {' or '.join(kinds[:2])}."
+                self._fault("S213", f"`{key}` means nothing for the type `{kind}`", decl.key(key), help)
+        if kind == "any" and decl.type is None and decl.enum is None and isinstance(decl.written, Mapping):
+            given = next((key for key in (*BOUNDS, "pattern", "format") if decl.node.key(key) is not None), None)
+            if given is not None:
+                help = f"Add `type: {ALLOWED[given][0]}`."
+                self._fault("S202", f"`{given}` needs a `type`", decl.key(given), help)
+
+    def _bounds(self, decl: Decl) -> None:
+        for name in BOUNDS:
+            param: Param | None = getattr(decl, name)
+            if param is not None and param.value is None:
+                self._fault("S203", f"`{name}` is a literal number", param.node)
+        for low, high in PAIRS:
+            least, most = _value(decl, low), _value(decl, high)
+            if least is not None and most is not None and least > most:
+                self._fault("S212", f"`{low}` ({least:g}) is more than `{high}` ({most:g})", decl.at(high))
+
+    def _field_only(self, decl: Decl) -> None:
+        for name in INPUTS_ONLY:
+            if decl.node.key(name) is not None and name != "examples":
+                self._fault("S213", f"a field to generate has no `{name}`", decl.key(name), "Leave it out.")
+
+    def _enum(self, decl: Decl) -> None:
+        if decl.enum is None:
+            return
+        node = decl.enum.node
+        if not isinstance(node, Sequence):
+            self._fault("S203", "`enum` is a list of values", node)
+            return
+        if not node.items:
+            self._fault("S215", "`enum` is empty: nothing would be allowed", node)
+        seen: list[Any] = []
+        for item in node.items:
+            value = to_python(item)
+            if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in seen):
+                self._fault("S214", f"the value `{_shown(item)}` is there twice", item)
+            seen.append(value)
+            problem = check_input(_without_enum(decl), value) if decl.type is not None else None
+            if problem is not None:
+                self._fault("S408", f"this value does not fit the declaration: {problem}", item)
+
+    def _text(self, decl: Decl, fields: bool) -> None:
+        if fields:
+            return  # the constraint's own check speaks about these
+        if decl.pattern is not None:
+            try:
+                check_pattern(decl.pattern)
+            except ConstraintError as error:
+                place = decl.at("pattern")
+                if isinstance(place, Scalar) and error.start is not None:
+                    end = error.end or error.start + 1
+                    self.report.add(
+                        self.document.diagnostic_in(error.code, error.message, place, error.start, end, help=error.help)
+                    )
+                else:
+                    self._fault(error.code, error.message, place, error.help)
+        if decl.format is not None and decl.format not in FORMATS:
+            help = "Known: " + ", ".join(FORMATS) + "."
+            self._fault("S504", f"the format `{decl.format}` is not known", decl.at("format"), help)
+
+    def _default(self, decl: Decl, node: Node) -> None:
+        if self.report.has_errors and decl.pattern is not None:
+            return  # a broken pattern has its message already
+        problem = check_input(decl, fill(decl, to_python(node)))
+        if problem is not None:
+            help = None
+            if isinstance(node, Scalar) and node.value is None:
+                help = "For an input that may be left out, write `optional: true` instead of a default of null."
+            self._fault("S408", f"the default does not fit the declaration: {problem}", node, help)
+
+    def _fault(self, code: str, message: str, node: Node, help: str | None = None) -> None:
+        self.report.add(self.document.diagnostic(code, message, node, help=help))
+
+
+def _value(decl: Decl, name: str) -> float | None:
+    param: Param | None = getattr(decl, name)
+    return param.value if param is not None else None
+
+
+def _without_enum(decl: Decl) -> Decl:
+    return decl.model_copy(update={"enum": None})
+
+
+def _shown(node: Node) -> str:
+    return node.text if isinstance(node, Scalar) else "…"

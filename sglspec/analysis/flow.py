@@ -1,0 +1,343 @@
+"""One walk over the steps: compiles every text, follows every path, and reports what cannot be meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglspec.analysis.choices import check_choices
+from sglspec.analysis.forks import walk_fork
+from sglspec.analysis.gens import GenChecker
+from sglspec.analysis.names import Names, narrowed
+from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
+from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue
+from sglspec.analysis.scopes import Jumps, Place, State
+from sglspec.analysis.sites import Site, own_sites, set_key
+from sglspec.analysis.texts import Compiler
+from sglspec.analysis.types import (
+    ANY,
+    STRING,
+    Type,
+    array,
+    check_comparisons,
+    check_condition,
+    infer,
+    join_types,
+    of_value,
+)
+from sglspec.diagnostics import Report
+from sglspec.document.fields import Expr, Items
+from sglspec.document.load import Document
+from sglspec.document.model import (
+    VERBS,
+    AnyStep,
+    Break,
+    Call,
+    Capture,
+    Check,
+    Continue,
+    Fail,
+    For,
+    Fork,
+    Gen,
+    If,
+    Include,
+    Match,
+    Messages,
+    Raw,
+    Return,
+    Role,
+    Sampling,
+    Scratch,
+    Select,
+    Set,
+    TextStep,
+    Tool,
+    While,
+)
+from sglspec.document.nodes import Node, Scalar
+from sglspec.document.nodes import Sequence as SequenceNode
+from sglspec.expressions import ast
+from sglspec.expressions.syntax import Expression, Template
+
+PARAMS = (
+    "max_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty",
+    "repetition_penalty", "seed",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Flow:
+    """The walker. `state` and `place` are those of the step that is being looked at."""
+
+    document: Document
+    report: Report
+    names: Names
+    gens: GenChecker
+    state: State = field(default_factory=State)
+    place: Place = field(default_factory=Place)
+    compiler: Compiler = field(init=False)
+    used: set[str] = field(default_factory=set[str])
+    """Names read so far; a fork looks at what its branches read."""
+    at_end: bool = False
+
+    def __post_init__(self) -> None:
+        self.compiler = Compiler(self.document, self.report, self._use)
+
+    # -- texts and expressions -----------------------------------------------------------------------------------
+
+    def _use(self, compiled: Template | Expression, node: Scalar) -> None:
+        for use in compiled.names:
+            self.used.add(use.name)
+            self.names.check_use(use, node, self.state, self.place, at_end=self.at_end)
+        if isinstance(compiled, Template):
+            for expr in expressions_of(compiled):
+                self.types(check_comparisons(expr, self.lookup), node)
+
+    def lookup(self, name: str) -> Type:
+        return self.names.type_of(name, self.state)
+
+    def types(self, problems: list[Any], node: Scalar) -> None:
+        for p in problems:
+            if not self.state.muted:
+                self.report.add(self.document.diagnostic_in(p.code, p.message, node, p.start, p.end, help=p.help))
+
+    def condition(self, expr: Expr) -> Expression | None:
+        compiled = self.compiler.expression(expr)
+        if compiled is not None:
+            self.types(check_condition(compiled.root, self.lookup), expr.node)
+        return compiled
+
+    def value(self, node: Node) -> Type:
+        """A value field: its type."""
+        compiled = self.compiler.value(node, self.names.visible(self.state, self.place))
+        return self.type_of(compiled) if compiled is not None else ANY
+
+    def type_of(self, compiled: CompiledValue) -> Type:
+        match compiled:
+            case Constant(value=value):
+                return of_value(value)
+            case ListValue(items=items):
+                types = [self.type_of(item) for item in items]
+                return array(types[0] if types and all(t == types[0] for t in types) else ANY)
+            case MapValue(entries=entries):
+                return Type("object", fields={key: self.type_of(item) for key, item in entries})
+            case _:
+                single = compiled.template.single
+                return infer(single.root, self.lookup) if single is not None else STRING
+
+    def params(self, options: Sampling) -> None:
+        for name in PARAMS:
+            self.compiler.param(getattr(options, name))
+        self.compiler.texts(options.stop)
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def block(self, steps: list[AnyStep]) -> None:
+        """A list of steps, from the current state on."""
+        muted = self.state.muted
+        for index, step in enumerate(steps):
+            if not self.state.alive and not self.state.muted:
+                message = "this step is never reached"
+                help = "The steps before it always leave: remove it, or put a condition around what leaves."
+                node = step.verb_node if not isinstance(step, TextStep) else step.node
+                self.report.add(self.document.diagnostic("W301", message, node, severity="warning", help=help))
+            if not self.state.alive:
+                self.state.alive = self.state.muted = True
+            if isinstance(step, TextStep) and index + 1 < len(steps):
+                self._last_newline(step, steps[index + 1])
+            self.step(step)
+        if self.state.muted and not muted:
+            self.state.alive = self.state.muted = False
+
+    def inside(self, steps: list[AnyStep], state: State, place: Place) -> State:
+        """Walks a block from another state; the walker is back where it was afterwards. Returns the block's end."""
+        before, here = self.state, self.place
+        self.state, self.place = state, place
+        self.block(steps)
+        end = self.state
+        self.state, self.place = before, here
+        return end
+
+    def step(self, step: AnyStep) -> None:
+        if not isinstance(step, TextStep) and not VERBS[step.VERB].ready:
+            message = f"`{step.VERB}` is not yet in this build"
+            self.report.add(self.document.diagnostic("S220", message, step.verb_node))
+        match step:
+            case TextStep():
+                self.compiler.text(step.text)
+            case Role():
+                if step.is_single_text and isinstance(step.steps[0], TextStep):
+                    self.compiler.text(step.steps[0].text, message=True)
+                else:
+                    self.block(step.steps)
+            case Raw():
+                pass
+            case Gen():
+                self._gen(step)
+            case Select():
+                self._select(step)
+            case Set():
+                self._set(step)
+            case Capture():
+                self._capture(step)
+            case If():
+                walk_if(self, step)
+            case Match():
+                walk_match(self, step)
+            case For():
+                walk_for(self, step)
+            case While():
+                walk_while(self, step)
+            case Fork():
+                walk_fork(self, step)
+            case Break() | Continue() | Return() | Fail():
+                self._leave(step)
+            case Check():
+                self._check(step)
+            case _:
+                self._not_yet(step)
+
+    def _bind(self, step: AnyStep, type: Type) -> None:
+        for site in own_sites(step):
+            self.names.bind(site, type, self.state, self.place)
+
+    def _gen(self, step: Gen) -> None:
+        if step.regex is not None:
+            self.compiler.text(step.regex)
+        self.params(step)
+        self.gens.sampling(step, self.document.spec.defaults)
+        self._bind(step, self.gens.constraint(step))
+
+    def _select(self, step: Select) -> None:
+        compiled = self.compiler.items(step.choices, self.names.visible(self.state, self.place))
+        type = ANY
+        if isinstance(compiled, ListValue):
+            type = check_choices(self.document, self.report, step, compiled)
+        elif compiled is not None:
+            listed = infer(compiled.root, self.lookup)
+            self._not_a_list(listed, step.choices, "from")
+            type = listed.items or ANY
+        self._bind(step, type)
+
+    def _set(self, step: Set) -> None:
+        for key, value in step.set.items():
+            node = set_key(step, key)
+            type = self.value(value.node)
+            if self.names.set_key(step, key, node):
+                site = Site(key.removesuffix("[]"), key.endswith("[]"), node, id(step))
+                empties = isinstance(value.node, SequenceNode) and not value.node.items
+                self.names.bind(site, type, self.state, self.place, empties=empties)
+
+    def _capture(self, step: Capture) -> None:
+        self.state = self.inside(step.do, self.state, self.place.in_capture())
+        self._bind(step, STRING)
+
+    def _check(self, step: Check) -> None:
+        compiled = self.condition(step.check)
+        if step.message is not None:
+            self.compiler.text(step.message)
+        for name in narrowed(compiled.root)[0] if compiled is not None else ():
+            known(self, self.state, name)
+
+    def _not_yet(self, step: AnyStep) -> None:
+        """Steps of later builds: their names count, so that one message is enough."""
+        match step:
+            case Messages():
+                self.compiler.expression(step.messages)
+            case Call() | Include() | Tool():
+                for value in (step.args or {}).values():
+                    self.value(value.node)
+                self._bind(step, ANY)
+            case Scratch():
+                self.inside(step.scratch, self.state.copy(), self.place.in_fork(None, Jumps()))
+                for target in step.export or ():
+                    site = Site(target.name, target.append, target.node, id(step))
+                    self.names.bind(site, ANY, self.state, self.place)
+            case _:
+                pass
+
+    # -- lists -----------------------------------------------------------------------------------------------
+
+    def items(self, items: Items) -> tuple[Type, bool]:
+        """The type of one item, and whether there is at least one for certain."""
+        compiled = self.compiler.items(items, self.names.visible(self.state, self.place))
+        if isinstance(compiled, ListValue):
+            types = [self.type_of(item) for item in compiled.items]
+            joined = types[0] if types else ANY
+            for type in types[1:]:
+                joined = join_types(joined, type)
+            return joined, bool(types)
+        if compiled is None:
+            return ANY, False
+        listed = infer(compiled.root, self.lookup)
+        self._not_a_list(listed, items, "in")
+        return listed.items or ANY, isinstance(compiled.root, ast.ListLit) and bool(compiled.root.items)
+
+    def _not_a_list(self, type: Type, items: Items, key: str) -> None:
+        if type.kind not in ("any", "array", "null") and not type.nullable and items.expr is not None:
+            what = {"string": "a text", "object": "an object", "boolean": "true or false"}.get(type.kind, "a number")
+            message = f"`{key}` needs a list, and this is {what}"
+            self.report.add(self.document.diagnostic("S408", message, items.expr.node))
+
+    def _leave(self, step: Break | Continue | Return | Fail) -> None:
+        match step:
+            case Return():
+                for value in (step.values or {}).values():
+                    self.value(value.node)
+                if self.place.sealed is not None:
+                    self._misplaced(step, f"`return` cannot leave a `{self.place.sealed}`")
+            case Fail():
+                self.compiler.text(step.fail)
+            case _:
+                self._jump(step)
+        self.state.alive = False
+
+    def _jump(self, step: Break | Continue) -> None:
+        around = self.place.around
+        if around is None:
+            self._misplaced(step, f"`{step.VERB}` stands outside of any loop")
+        elif around == "capture" or (around == "fork" and isinstance(step, Break)):
+            help = "`continue` ends the branch." if around == "fork" else None
+            self._misplaced(step, f"`{step.VERB}` cannot leave a `{around}`", help)
+        elif self.place.jumps is not None and not self.state.muted:
+            jumps = self.place.jumps
+            (jumps.breaks if isinstance(step, Break) else jumps.continues).append(self.state.copy())
+
+    def _misplaced(self, step: Break | Continue | Return, message: str, help: str | None = None) -> None:
+        self.report.add(self.document.diagnostic("S210", message, step.verb_node, help=help))
+
+    # -- lints ---------------------------------------------------------------------------------------------------
+
+    def _last_newline(self, step: TextStep, following: AnyStep) -> None:
+        """`|` keeps a last newline that nobody sees; right before a generation it changes what the model says."""
+        node = step.node
+        if not isinstance(following, (Gen, Select)) or node.style not in ("literal", "folded"):
+            return
+        header = self.document.source.lines[node.range.start.line - 1][node.range.start.column - 1 :].split("#")[0]
+        if "+" in header or "-" in header or not step.text.source.endswith("\n"):
+            return
+        sign = header[:1]
+        message = f"the block's last newline comes right before the `{following.VERB}`"
+        help = f"Write `{sign}-` to leave it out, or `{sign}+` if it is meant."
+        self.report.add(self.document.diagnostic("W201", message, node, severity="warning", help=help))
+
+
+def expressions_of(template: Template) -> list[ast.Expr]:
+    """Every top-level expression of a template."""
+    out: list[ast.Expr] = []
+    waiting: list[ast.Stmt] = list(template.body)
+    for statement in waiting:  # grows while it is walked
+        match statement:
+            case ast.Output(value=value):
+                out.append(value)
+            case ast.If(branches=branches):
+                for branch in branches:
+                    out += [branch.test] if branch.test is not None else []
+                    waiting.extend(branch.body)
+            case ast.For(items=items, filter=test):
+                # what its variable shadows is not known here, so the body is left alone
+                out += [items, *([test] if test is not None else [])]
+            case _:
+                pass
+    return out

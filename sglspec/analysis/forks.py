@@ -1,0 +1,119 @@
+"""Forks: branches start from a snapshot, and what they bind comes back through the join only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sglspec.analysis.scopes import Jumps, State, join
+from sglspec.analysis.sites import Site, every_step, sites
+from sglspec.analysis.types import ANY, Type, array
+from sglspec.document.fields import Param, Target
+from sglspec.document.model import Fork, Gen, Sampling
+
+if TYPE_CHECKING:
+    from sglspec.analysis.flow import Flow
+
+
+def walk_fork(flow: Flow, step: Fork) -> None:
+    """Walks every branch, then binds what the join brings back."""
+    items = ANY
+    variable: Target | None = None
+    if step.items is not None:
+        items, _ = flow.items(step.items)
+    if isinstance(step.spec, Target):
+        variable = step.spec
+        flow.names.local(variable, flow.state, flow.place)
+    elif isinstance(step.spec, Param):
+        flow.compiler.param(step.spec)
+    _not_yet(flow, step)
+    before = flow.state.copy()
+    if step.branches is not None:
+        _named(flow, step, before)
+        return
+    outside, flow.used = flow.used, set()
+    end = _branch(flow, step, variable, items, before)
+    _identical(flow, step, flow.used)
+    flow.used |= outside
+    inner = [site for site in sites(step.do or []) if not site.append]
+    if step.into is not None:
+        _into(flow, step, Type("object"), records=True)
+    else:
+        flow.names.gathers(step, inner, before)
+        for name in dict.fromkeys(site.name for site in inner):
+            if name not in flow.names.inputs and name not in flow.names.appending:
+                flow.state.bind(name, array(_brought_back(step, name, end)), id(step))
+
+
+def _branch(flow: Flow, step: Fork, variable: Target | None, items: Type, before: State) -> State:
+    jumps = Jumps()
+    state = before.copy()
+    if variable is not None:
+        state.bind(variable.name, items, id(step))
+    place = flow.place.in_fork(variable.name if variable is not None else None, jumps)
+    end = flow.inside(step.do or [], state, place)
+    return join([end, *jumps.continues])
+
+
+def _named(flow: Flow, step: Fork, before: State) -> None:
+    """Branches with names bring their variables back plainly."""
+    taken: dict[str, Site] = {}
+    for steps in (step.branches or {}).values():
+        jumps = Jumps()
+        end = join([flow.inside(steps, before.copy(), flow.place.in_fork(None, jumps)), *jumps.continues])
+        inner = {site.name: site for site in sites(steps) if not site.append}
+        if step.into is not None:
+            continue
+        flow.names.gathers(step, inner.values(), before)
+        for name, site in inner.items():
+            if name in taken:
+                message = f"two branches of this fork bind `{name}`"
+                help = "Use two names, or `into: r` to read `r.branch." + name + "`."
+                flow.report.add(flow.document.diagnostic("S305", message, site.node, help=help))
+            taken[name] = site
+            if name not in flow.names.inputs and name not in flow.names.appending:
+                flow.state.bind(name, _brought_back(step, name, end), id(step))
+    if step.into is not None:
+        _into(flow, step, Type("object"), records=False)
+
+
+def _brought_back(step: Fork, name: str, end: State) -> Type:
+    """What a branch's variable is outside: null where the branch did not bind it, or failed under `skip`."""
+    if step.on_error == "keep":
+        return ANY
+    type = end.bound.get(name, ANY)
+    return replace(type, nullable=True) if step.on_error == "skip" else type
+
+
+def _into(flow: Flow, step: Fork, record: Type, *, records: bool) -> None:
+    assert step.into is not None
+    site = Site(step.into.name, step.into.append, step.into.node, id(step))
+    flow.names.bind(site, array(record) if records else record, flow.state, flow.place)
+
+
+def _not_yet(flow: Flow, step: Fork) -> None:
+    if step.join == "concat_kv":
+        help = "Write `join: concat`: the same text, computed anew."
+        message = "`join: concat_kv` is not yet in this build"
+        flow.report.add(flow.document.diagnostic("S220", message, step.at("join"), help=help))
+
+
+def _identical(flow: Flow, step: Fork, used: set[str]) -> None:
+    """Branches that see the same and never draw at random all do the same."""
+    if isinstance(step.spec, Param) and step.spec.template is None and step.spec.value in (0, 1):
+        return
+    gens = [inner for inner in every_step(step.do or []) if isinstance(inner, Gen)]
+    if any(_may_vary(gen, flow.document.spec.defaults) for gen in gens):
+        return
+    if "loop" in used or (isinstance(step.spec, Target) and step.spec.name in used):
+        return
+    message = "the branches of this fork cannot differ: all see the same, and the temperature is 0"
+    help = "Give the `gen` a `temperature` above 0, or use `loop.index` or the fork's variable in a text."
+    flow.report.add(flow.document.diagnostic("W502", message, step.verb_node, severity="warning", help=help))
+
+
+def _may_vary(gen: Gen, defaults: Sampling | None) -> bool:
+    for layer in (gen, defaults):
+        if layer is not None and layer.temperature is not None:
+            return layer.temperature.template is not None or bool(layer.temperature.value)
+    return False

@@ -1,0 +1,212 @@
+"""What a `gen` asks for: its constraint and its sampling options, checked without a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sglspec.analysis.constraints import (
+    Constraint,
+    ConstraintError,
+    fields_constraint,
+    regex_constraint,
+    schema_constraint,
+    type_constraint,
+)
+from sglspec.analysis.grammar import Step as PointerStep
+from sglspec.analysis.schemas import objects_without_required
+from sglspec.analysis.types import ANY, BOOLEAN, INTEGER, NUMBER, STRING, Type, of_decl, of_schema
+from sglspec.diagnostics import Report
+from sglspec.document.fields import TEMPLATE_MARK, Param, Text
+from sglspec.document.load import Document
+from sglspec.document.model import NOT_YET_OPTIONS, Gen, Sampling
+from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
+
+DEFAULT_MAX_TOKENS = 256
+MAX_BIAS = 100
+_ESCAPES = ("\\n", "\\t", "\\r", "\\n\\n", "\\r\\n")
+
+_WORD_TYPES = {"integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "quoted": STRING, "json": ANY}
+
+
+@dataclass(slots=True)
+class GenChecker:
+    """Checks every `gen` of a document; `constraints` collects what is known before a run."""
+
+    document: Document
+    report: Report
+    constraints: dict[Gen, Constraint]
+
+    def constraint(self, gen: Gen) -> Type:
+        """Compiles the constraint and says what type the value has."""
+        self._json_options(gen)
+        if gen.regex is not None:
+            self._regex(gen, gen.regex)
+            return STRING
+        if gen.fields is not None:
+            pretty, lenient = bool(gen.pretty), bool(gen.lenient)
+            try:
+                self.constraints[gen] = fields_constraint(gen.fields, pretty=pretty, lenient=lenient)
+            except ConstraintError as error:
+                self._fault(error, gen.at("fields"), fields=True)
+            return Type("object", fields={name: of_decl(decl) for name, decl in gen.fields.items()})
+        if gen.schema_ is not None:
+            return self._schema(gen, gen.schema_.node)
+        if gen.type is not None:
+            self.constraints[gen] = type_constraint(gen.type, pretty=bool(gen.pretty))
+            return _WORD_TYPES[gen.type]
+        return STRING
+
+    def sampling(self, options: Sampling, defaults: Sampling | None) -> None:
+        """Options that are wrong together or in shape. Ranges of single numbers are the model's business."""
+        for name in NOT_YET_OPTIONS:
+            if options.node.key(name) is not None:
+                message = f"the option `{name}` is not yet in this build"
+                self.report.add(self.document.diagnostic("S220", message, options.key(name)))
+        self._token_counts(options, defaults)
+        for text in options.stop.items if options.stop is not None else ():
+            if text.source == "":
+                self._sampling_fault("a stop text is empty", text.node, "Leave it out: an empty text is everywhere.")
+            self._escape_without_quotes(text)
+        if options.logit_bias is not None:
+            self._logit_bias(options.logit_bias.node)
+        if options.stop_token_ids is not None:
+            self._token_ids(options.stop_token_ids.node)
+
+    def _escape_without_quotes(self, text: Text) -> None:
+        """`stop: \\n` is a backslash and an n: YAML reads escapes inside double quotes only."""
+        if text.node.style in ("plain", "single") and text.source in _ESCAPES:
+            message = f"without double quotes `{text.source}` is a backslash and a letter"
+            help = f'Write "{text.source}" in double quotes.'
+            self.report.add(self.document.diagnostic("W103", message, text.node, severity="warning", help=help))
+
+    # -- constraints ---------------------------------------------------------------------------------------------
+
+    def _json_options(self, gen: Gen) -> None:
+        makes_json = gen.fields is not None or gen.schema_ is not None or gen.type == "json"
+        for name in ("pretty", "lenient"):
+            if getattr(gen, name) is not None and not makes_json:
+                message = f"`{name}` goes with `fields` and `schema`"
+                self.report.add(self.document.diagnostic("S213", message, gen.key(name), help="Leave it out."))
+
+    def _regex(self, gen: Gen, regex: Text) -> None:
+        if TEMPLATE_MARK.search(regex.source):
+            return  # compiled when it is reached
+        if regex.node.style in ("literal", "folded") and regex.source.endswith("\n"):
+            end = len(regex.source)
+            message = "the pattern ends with the line break that the block adds"
+            help = "Write `|-`, or put the pattern into single quotes."
+            self.report.add(self.document.diagnostic_in("S502", message, regex.node, end - 1, end, help=help))
+            return
+        try:
+            self.constraints[gen] = regex_constraint(regex.source)
+        except ConstraintError as error:
+            self._fault(error, regex.node)
+
+    def _schema(self, gen: Gen, node: Node) -> Type:
+        if not isinstance(node, Mapping):
+            if isinstance(node, Scalar) and isinstance(node.value, str):
+                message = "a schema by name, file or input is not yet in this build"
+                help = "Write the schema itself here, as a mapping."
+                self.report.add(self.document.diagnostic("S220", message, gen.key("schema"), help=help))
+            else:
+                self.report.add(self.document.diagnostic("S503", "a JSON Schema is a mapping", node))
+            return ANY
+        schema = cast("dict[str, Any]", to_python(node))
+        try:
+            self.constraints[gen] = schema_constraint(schema, pretty=bool(gen.pretty), lenient=bool(gen.lenient))
+        except ConstraintError as error:
+            self._fault(error, node)
+            return ANY
+        loose = objects_without_required(schema)
+        if loose is not None:
+            help = "Add `required: [...]`, or use `fields`, where every field is required."
+            message = "no field of this schema is required, so `{}` satisfies it"
+            place = find(node, (*loose, "properties"), at_key=True)
+            self.report.add(self.document.diagnostic("W501", message, place, severity="warning", help=help))
+        return of_schema(schema)
+
+    def _fault(self, error: ConstraintError, node: Node, *, fields: bool = False) -> None:
+        """Point at the part of the document that the error speaks of."""
+        pointer = _without_properties(error.pointer) if fields else error.pointer
+        place = find(node, pointer, at_key=error.at_key)
+        if isinstance(place, Scalar) and error.start is not None:
+            end = error.end if error.end is not None else error.start + 1
+            self.report.add(
+                self.document.diagnostic_in(error.code, error.message, place, error.start, end, help=error.help)
+            )
+        else:
+            self.report.add(self.document.diagnostic(error.code, error.message, place, help=error.help))
+
+    # -- sampling ------------------------------------------------------------------------------------------------
+
+    def _token_counts(self, options: Sampling, defaults: Sampling | None) -> None:
+        most, least = _literal(options, defaults, "max_tokens"), _literal(options, defaults, "min_tokens")
+        most = DEFAULT_MAX_TOKENS if most is None else most
+        if most is _UNKNOWN or least is _UNKNOWN or least is None:
+            return
+        own = next((p for p in (options.min_tokens, options.max_tokens) if p is not None), None)
+        if own is not None and cast("int", least) > cast("int", most):
+            message = f"`min_tokens` ({least}) is more than `max_tokens` ({most})"
+            self._sampling_fault(message, own.node, "Raise `max_tokens`, or lower `min_tokens`.")
+
+    def _logit_bias(self, node: Node) -> None:
+        if not isinstance(node, Mapping):
+            if not (isinstance(node, Scalar) and node.value is None):
+                self._sampling_fault("`logit_bias` is a mapping of token ids to numbers", node)
+            return
+        for entry in node.entries:
+            if not (entry.key.text.isascii() and entry.key.text.isdigit()):
+                help = "Tokens are named by their number in the model's vocabulary."
+                self._sampling_fault(f"`{entry.key.text}` is not a token id", entry.key, help)
+            value = entry.value.value if isinstance(entry.value, Scalar) else None
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > MAX_BIAS:
+                self._sampling_fault(f"a bias is a number from -{MAX_BIAS} to {MAX_BIAS}", entry.value)
+
+    def _token_ids(self, node: Node) -> None:
+        if isinstance(node, Scalar) and node.value is None:
+            return
+        if not isinstance(node, Sequence):
+            self._sampling_fault("`stop_token_ids` is a list of token ids", node)
+            return
+        for item in node.items:
+            value = item.value if isinstance(item, Scalar) else None
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                self._sampling_fault("a token id is a whole number of at least 0", item)
+
+    def _sampling_fault(self, message: str, node: Node, help: str | None = None) -> None:
+        self.report.add(self.document.diagnostic("S507", message, node, help=help))
+
+
+_UNKNOWN = object()
+
+
+def _literal(options: Sampling, defaults: Sampling | None, name: str) -> object:
+    """A literal option with the defaults below it; None when nobody set it, _UNKNOWN when it is a template."""
+    for layer in (options, defaults):
+        param: Param | None = getattr(layer, name) if layer is not None else None
+        if param is not None:
+            return param.value if param.template is None else _UNKNOWN
+    return None
+
+
+def find(node: Node, pointer: tuple[PointerStep, ...], *, at_key: bool = False) -> Node:
+    """The node at the end of a pointer, or the last one on the way that exists; with `at_key` its key."""
+    current: Node = node
+    last_key: Node | None = None
+    for part in pointer:
+        following: Node | None = None
+        key: Node | None = None
+        if isinstance(current, Mapping):
+            following, key = current.get(str(part)), current.key(str(part))
+        elif isinstance(current, Sequence) and isinstance(part, int) and part < len(current.items):
+            following = current.items[part]
+        if following is None:
+            return last_key or current if at_key else current
+        current, last_key = following, key
+    return (last_key or current) if at_key else current
+
+
+def _without_properties(pointer: tuple[PointerStep, ...]) -> tuple[PointerStep, ...]:
+    """`fields` leaves out the level that a schema calls `properties`."""
+    return pointer[1:] if pointer[:1] == ("properties",) else pointer

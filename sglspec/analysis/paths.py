@@ -1,0 +1,101 @@
+"""Where paths part and meet: conditions, cases and loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sglspec.analysis.choices import check_cases
+from sglspec.analysis.names import narrowed
+from sglspec.analysis.scopes import Jumps, State, join
+from sglspec.analysis.sites import sites
+from sglspec.analysis.types import ANY, Type, check_comparisons, infer
+from sglspec.document.fields import Target
+from sglspec.document.model import AnyStep, For, If, Match, While
+
+if TYPE_CHECKING:
+    from sglspec.analysis.flow import Flow
+
+
+def known(flow: Flow, state: State, name: str) -> None:
+    """A condition has made sure that the name has a value."""
+    if name in state.seen or name in flow.names.bound_in:
+        state.bound.setdefault(name, ANY)
+
+
+def walk_if(flow: Flow, step: If) -> None:
+    compiled = flow.condition(step.condition)
+    yes, no = flow.state.copy(), flow.state.copy()
+    if compiled is not None:
+        if_true, if_false = narrowed(compiled.root)
+        for name in if_true:
+            known(flow, yes, name)
+        for name in if_false:
+            known(flow, no, name)
+    ends = [flow.inside(step.then, yes, flow.place), flow.inside(step.orelse or [], no, flow.place)]
+    flow.state = join(ends)
+
+
+def walk_match(flow: Flow, step: Match) -> None:
+    compiled = flow.compiler.expression(step.subject)
+    if compiled is not None:
+        flow.types(check_comparisons(compiled.root, flow.lookup), step.subject.node)
+        check_cases(flow.document, flow.report, step, infer(compiled.root, flow.lookup))
+    blocks = [*step.cases.values(), *([step.orelse] if step.orelse is not None else [])]
+    ends = [flow.inside(block, flow.state.copy(), flow.place) for block in blocks]
+    if ends:
+        flow.state = join(ends)
+
+
+def walk_for(flow: Flow, step: For) -> None:
+    items, runs = flow.items(step.items)
+    flow.names.local(step.var, flow.state, flow.place)
+    _loop(flow, step.do, step.var, items, at_least_once=runs)
+
+
+def walk_while(flow: Flow, step: While) -> None:
+    flow.compiler.param(step.max)
+    flow.state.may_change(binders(step.do))
+    outer = flow.place
+    flow.place = replace(outer, loop=True)
+    compiled = flow.condition(step.condition)
+    flow.place = outer
+    given = narrowed(compiled.root)[0] if compiled is not None else set[str]()
+    _loop(flow, step.do, None, ANY, at_least_once=False, given=given)
+
+
+def _loop(
+    flow: Flow,
+    do: list[AnyStep],
+    variable: Target | None,
+    items: Type,
+    *,
+    at_least_once: bool,
+    given: set[str] | None = None,
+) -> None:
+    flow.state.may_change(binders(do))
+    jumps = Jumps()
+    body = flow.state.copy()
+    for name in given or ():
+        known(flow, body, name)
+    if variable is not None:
+        body.bind(variable.name, items, id(do))
+    place = flow.place.in_loop(variable.name if variable is not None else None, jumps)
+    end = flow.inside(do, body, place)
+    leaving = [end, *jumps.continues, *jumps.breaks]
+    if variable is not None:
+        for state in leaving:
+            if variable.name in flow.state.bound:
+                state.bound[variable.name] = flow.state.bound[variable.name]
+            else:
+                state.unbind(variable.name)
+    flow.state = join(leaving if at_least_once else [flow.state, *leaving])
+
+
+def binders(steps: list[AnyStep]) -> dict[str, frozenset[int]]:
+    """The names that steps bind, with the steps that do."""
+    out: dict[str, frozenset[int]] = {}
+    for site in sites(steps):
+        if not site.append:
+            out[site.name] = out.get(site.name, frozenset()) | {site.binder}
+    return out

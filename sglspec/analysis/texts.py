@@ -1,0 +1,150 @@
+"""Compiling every text, expression and value field, with syntax errors at their exact place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
+from sglspec.diagnostics import Report
+from sglspec.document.fields import TEMPLATE_MARK, Expr, Items, Param, Text, Texts
+from sglspec.document.load import Document
+from sglspec.document.nodes import Node, Scalar, Sequence
+from sglspec.expressions.errors import ExpressionSyntaxError
+from sglspec.expressions.syntax import (
+    Expression,
+    Template,
+    looks_like_expression,
+    parse_expression,
+    parse_template,
+)
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Use = Callable[["Template | Expression", Scalar], None]
+"""Called with everything that compiled, to look at the names in it."""
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Compiles and remembers. `use` is told about each result; what does not parse is reported and left out."""
+
+    document: Document
+    report: Report
+    use: Use
+    templates: dict[Text, Template] = field(default_factory=dict[Text, Template])
+    expressions: dict[Expr, Expression] = field(default_factory=dict[Expr, Expression])
+    values: dict[Node, CompiledValue] = field(default_factory=dict[Node, CompiledValue])
+    words: set[str] = field(default_factory=set[str])
+    """Words in texts that did not compile."""
+
+    def text(self, text: Text, *, message: bool = False) -> Template | None:
+        """A template; `message`: it is a whole message, which loses its outer blank lines."""
+        template = self._template(text.source, text.node, message=message)
+        if template is not None:
+            self.templates[text] = template
+        return template
+
+    def expression(self, expr: Expr) -> Expression | None:
+        try:
+            compiled = parse_expression(expr.source)
+        except ExpressionSyntaxError as error:
+            self._syntax(error, expr.node)
+            return None
+        self.expressions[expr] = compiled
+        self.use(compiled, expr.node)
+        return compiled
+
+    def value(self, node: Node, visible: Collection[str]) -> CompiledValue | None:
+        """A value field. None when a part of it does not compile."""
+        compiled = self._value(node, visible, in_list=False)
+        if compiled is not None:
+            self.values[node] = compiled
+        return compiled
+
+    def items(self, items: Items, visible: Collection[str]) -> Expression | ListValue | None:
+        """`in` and `from`: an expression, or a literal list whose texts are templates."""
+        if items.expr is not None:
+            return self.expression(items.expr)
+        assert items.literal is not None
+        compiled = self._value(items.literal, visible, in_list=False)
+        if compiled is not None:
+            self.values[items.literal] = compiled
+        return compiled if isinstance(compiled, ListValue) else None
+
+    def param(self, param: Param | None) -> None:
+        """A number or boolean option that may be a template; it keeps its type."""
+        if param is None or param.template is None:
+            return
+        template = self.text(param.template)
+        if template is None:
+            return
+        self.values[param.node] = Rendered(template, param.node)
+        if template.single is None:
+            help = "Write exactly one `{{ … }}`, with nothing around it."
+            self.report.add(
+                self.document.diagnostic("S203", "this option needs a single value, not a text", param.node, help=help)
+            )
+
+    def texts(self, texts: Texts | None) -> None:
+        """Stops: texts, one of which may be `{{ list }}`."""
+        for text in texts.items if texts is not None else ():
+            template = self.text(text)
+            if template is not None:
+                self.values[text.node] = Rendered(template, text.node)
+
+    def _template(self, source: str, node: Scalar, *, message: bool = False) -> Template | None:
+        try:
+            template = parse_template(source, message=message)
+        except ExpressionSyntaxError as error:
+            self._syntax(error, node)
+            return None
+        self.use(template, node)
+        return template
+
+    def _syntax(self, error: ExpressionSyntaxError, node: Scalar) -> None:
+        self.mentioned(node.text)
+        self.report.add(
+            self.document.diagnostic_in(error.code, error.message, node, error.start, error.end, help=error.help)
+        )
+
+    def _value(self, node: Node, visible: Collection[str], *, in_list: bool) -> CompiledValue | None:
+        if isinstance(node, Scalar):
+            return self._scalar(node, visible, in_list)
+        if isinstance(node, Sequence):
+            items = [self._value(item, visible, in_list=True) for item in node.items]
+            return ListValue(tuple(i for i in items if i is not None)) if None not in items else None
+        entries = [(e.key.text, self._value(e.value, visible, in_list=in_list)) for e in node.entries]
+        if any(value is None for _, value in entries):
+            return None
+        return MapValue(tuple((key, value) for key, value in entries if value is not None))
+
+    def _scalar(self, node: Scalar, visible: Collection[str], in_list: bool) -> CompiledValue | None:
+        if not isinstance(node.value, str):
+            return Constant(node.value)
+        if TEMPLATE_MARK.search(node.text):
+            template = self._template(node.text, node)
+            return Rendered(template, node) if template is not None else None
+        if looks_like_expression(node.text, visible):
+            self._looks_like_expression(node, in_list)
+        return Constant(node.text)
+
+    def mentioned(self, text: str) -> None:
+        """A text with an error of its own still speaks of names: they need no second message."""
+        self.words.update(_WORD.findall(text))
+
+    def _looks_like_expression(self, node: Scalar, in_list: bool) -> None:
+        text = node.text.strip()
+        self.mentioned(text)
+        value = f'"{{{{ {text} }}}}"' if '"' not in text else f"'{{{{ {text} }}}}'"
+        quoted = "'" + text.replace("'", "\\'") + "'"
+        help = f"Write {value} for the value."
+        if in_list:
+            message = f"`{text}` is taken as the text itself, not as a variable"
+            self.report.add(self.document.diagnostic("W202", message, node, severity="warning", help=help))
+            return
+        if '"' not in text:
+            help += f' Write "{{{{ {quoted} }}}}" for the text itself.'
+        message = f"`{text}` looks like an expression, but a value without braces is a plain text"
+        self.report.add(self.document.diagnostic("S256", message, node, help=help))

@@ -1,0 +1,117 @@
+"""Checking JSON values against a schema, safely: no network, no backtracking regular expressions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+from sglspec.analysis.grammar import json_grammar, matches
+
+
+def parse_json(text: str) -> Any:
+    """Strict RFC 8259: no NaN, no duplicate keys, no numbers beyond what can be represented.
+
+    Raises ValueError with a readable message.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_float=_float, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        what = error.msg[:1].lower() + error.msg[1:]
+        raise ValueError(f"this is not valid JSON: {what} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise ValueError("this JSON is nested too deeply") from None
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is not valid JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in out:
+            raise ValueError(f"the key {json.dumps(key, ensure_ascii=False)} is there twice")
+        out[key] = value
+    return out
+
+
+def validate(schema: dict[str, Any], value: Any) -> None:
+    """Raises ValueError with the place and what is wrong. The schema has passed schemas.check_schema."""
+    try:
+        error = next(iter(_validator(schema).iter_errors(value)), None)
+    except RecursionError:
+        raise ValueError("this value is nested too deeply") from None
+    if error is not None:
+        place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+        where = f"at {place.removeprefix('.')}: " if place else ""
+        message = str(error.message)
+        raise ValueError(where + (message if len(message) <= 300 else message[:300] + "…"))
+
+
+def text_matches(text: str, *, pattern: str | None = None, format: str | None = None) -> bool:
+    """Whether a text holds a match of `pattern` and has the `format`, by the engine that generates under them."""
+    schema: dict[str, Any] = {"type": "string"}
+    if pattern is not None:
+        schema["pattern"] = pattern
+    if format is not None:
+        schema["format"] = format
+    return matches(json_grammar(schema), json.dumps(text, ensure_ascii=False))
+
+
+def _validator(schema: dict[str, Any]) -> Any:
+    from jsonschema import Draft202012Validator, ValidationError, validators
+    from referencing import Registry
+
+    def pattern(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[Any]:
+        if isinstance(instance, str) and not text_matches(instance, pattern=wanted):
+            yield ValidationError(f"{json.dumps(instance, ensure_ascii=False)} does not match the pattern {wanted}")
+
+    def format(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[Any]:
+        if isinstance(instance, str) and not text_matches(instance, format=wanted):
+            yield ValidationError(f"{json.dumps(instance, ensure_ascii=False)} is not a {wanted}")
+
+    def pattern_properties(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[Any]:
+        if not isinstance(instance, dict):
+            return
+        for key, value in cast("dict[str, Any]", instance).items():
+            for regex, subschema in wanted.items():
+                if text_matches(key, pattern=regex):
+                    yield from validator.descend(value, subschema, path=key, schema_path=regex)
+
+    def additional(validator: Any, wanted: Any, instance: Any, parent: Any) -> Iterator[Any]:
+        if not isinstance(instance, dict):
+            return
+        declared = parent.get("properties", {})
+        for key, value in cast("dict[str, Any]", instance).items():
+            if key in declared or any(text_matches(key, pattern=p) for p in parent.get("patternProperties", {})):
+                continue
+            if wanted is False:
+                yield ValidationError(f"the key {json.dumps(key, ensure_ascii=False)} is not allowed")
+            else:
+                yield from validator.descend(value, wanted, path=key)
+
+    safe: dict[str, Any] = {
+        "pattern": pattern, "format": format, "patternProperties": pattern_properties,
+        "additionalProperties": additional,
+    }  # fmt: skip
+    base: Any = Draft202012Validator
+    if "draft-07" in str(schema.get("$schema", "")):
+        from jsonschema import Draft7Validator
+
+        base = Draft7Validator
+    extend: Any = validators.extend  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    registry: Any = Registry  # pyright: ignore[reportUnknownVariableType]
+    local = {key: value for key, value in schema.items() if key not in ("$id", "$schema")}
+    # an empty registry: without it jsonschema fetches references from the network and from disk
+    return extend(base, safe)(local, registry=registry())
+
+
+__all__ = ["parse_json", "text_matches", "validate"]

@@ -1,0 +1,134 @@
+"""The Session protocol: one abstraction for every place where a program can run.
+
+A session is a context: text with role structure. On the local engine it is a token sequence with its KV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from sglspec_engine.types import (
+    Delta,
+    EngineError,
+    Finish,
+    GenRequest,
+    Method,
+    Origin,
+    Role,
+    RoleClose,
+    RoleOpen,
+    Sampling,
+    Scores,
+    Segment,
+    TextSegment,
+    Token,
+    TraceToken,
+    Usage,
+)
+
+Concat = Literal["concat", "concat_kv"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do; `check` and the interpreter ask here instead of finding out by failing."""
+
+    chat: bool = True
+    grammar: bool = True
+    score: bool = True
+    concat_kv: bool = False
+    images: bool = False
+    concurrent: bool = True
+    """False: branches run one after another in order (scripted replies are taken in that order)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFinish(Finish):
+    """A finish that brings the value itself instead of a text to parse (a scripted reply that is no text)."""
+
+    value: object = None
+
+
+@runtime_checkable
+class Session(Protocol):
+    """A context on a backend. Not safe for two operations at once; forks are independent of each other."""
+
+    async def extend(self, segments: Sequence[Segment]) -> None:
+        """Append text or role boundaries."""
+        ...
+
+    def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
+        """Append generated text. Closing the iterator cancels the generation within one step."""
+        ...
+
+    async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
+        """Score continuations. The context does not change. `label` is the step's key, as in GenRequest."""
+        ...
+
+    async def fork(self, n: int) -> list[Session]:
+        """`n` copies that share everything so far (open message included)."""
+        ...
+
+    async def concat(self, branches: Sequence[Session], mode: Concat) -> None:
+        """Append what each branch added since it was forked from this session, in order."""
+        ...
+
+    def text(self) -> str:
+        """The whole context as text, template markup included."""
+        ...
+
+    def trace(self) -> list[TraceToken]:
+        """The context's tokens with their origin; empty where the backend has no tokens."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what the context holds. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Where sessions come from. One per process and model; closing it ends every session."""
+
+    @property
+    def model_name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def require_chat(self) -> None:
+        """Raise EngineError("no_template" | "template") when the model has no usable chat template."""
+        ...
+
+    async def open(self, label: str = "") -> Session:
+        """A new, empty context."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "Concat",
+    "Delta",
+    "EngineError",
+    "Finish",
+    "GenRequest",
+    "Method",
+    "Origin",
+    "Role",
+    "RoleClose",
+    "RoleOpen",
+    "Sampling",
+    "Scores",
+    "Segment",
+    "Session",
+    "TextSegment",
+    "Token",
+    "TraceToken",
+    "Usage",
+    "ValueFinish",
+]

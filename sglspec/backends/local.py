@@ -1,0 +1,122 @@
+"""The local backend: sessions on the engine in this process.
+
+This is where sglspec meets sglspec_engine. torch is imported when a model is opened, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sglspec.backends.base import Capabilities, Concat, EngineError, Session
+from sglspec_engine.config import prepare_process
+from sglspec_engine.types import Delta, GenRequest, Method, Scores, Segment, TraceToken, Usage
+
+if TYPE_CHECKING:
+    from sglspec_engine.engine import Engine
+    from sglspec_engine.session import Session as EngineSession
+
+
+async def open_local(path: str | Path, **options: Any) -> LocalBackend:
+    """Load the model folder `path`. `options` are fields of `sglspec_engine.config.EngineConfig`.
+
+    Loading runs on a thread of its own, so the event loop goes on. Raises EngineError("unsupported") for a model or an
+    option that cannot be served; "unsupported", too, where the engine's own dependencies are not installed.
+    """
+    prepare_process()
+
+    def load() -> Engine:
+        try:
+            from sglspec_engine.engine import Engine
+        except ImportError as error:
+            raise EngineError("unsupported", f"the local engine needs {error.name}; install sglspec[local]") from None
+        try:
+            return Engine.load(path, **options)
+        except (TypeError, ValueError) as error:
+            raise EngineError("unsupported", f"engine options: {error}") from error
+
+    return LocalBackend(await asyncio.to_thread(load))
+
+
+class LocalBackend:
+    """A model in this process. See `sglspec.backends.base.Backend`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @property
+    def model_name(self) -> str:
+        """The model's name in the store, or its folder's."""
+        return self.engine.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this backend can do; `chat` as the model has a usable template or not."""
+        try:
+            self.require_chat()
+        except EngineError:
+            return Capabilities(chat=False)
+        return Capabilities()
+
+    def require_chat(self) -> None:
+        """Raise EngineError("no_template" | "template") when the model has no usable chat template."""
+        _ = self.engine.chat
+
+    async def open(self, label: str = "") -> Session:
+        """A new, empty context. `label` is for backends that show it."""
+        return LocalSession(self.engine.open())
+
+    async def close(self) -> None:
+        """End every session and the engine. Idempotent."""
+        await self.engine.close()
+
+
+class LocalSession:
+    """An engine's session behind the protocol. See `sglspec.backends.base.Session`."""
+
+    def __init__(self, session: EngineSession) -> None:
+        self._session = session
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts of this session's requests, and of the prefixes that its forks computed."""
+        return self._session.usage
+
+    async def extend(self, segments: Sequence[Segment]) -> None:
+        """Append text or role boundaries."""
+        await self._session.extend(segments)
+
+    def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
+        """Append generated text; closing the iterator cancels."""
+        return self._session.generate(request)
+
+    async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
+        """Score continuations."""
+        return await self._session.score(choices, method, label)
+
+    async def fork(self, n: int) -> list[Session]:
+        """`n` copies that share everything so far."""
+        return [LocalSession(child) for child in await self._session.fork(n)]
+
+    async def concat(self, branches: Sequence[Session], mode: Concat) -> None:
+        """Append what each branch added. Branches of another backend are refused."""
+        inner: list[EngineSession] = []
+        for branch in branches:
+            if not isinstance(branch, LocalSession):
+                raise EngineError("internal", "a branch of another backend cannot be joined here")
+            inner.append(branch._session)
+        await self._session.concat(inner, mode)
+
+    def text(self) -> str:
+        """The whole context as text."""
+        return self._session.text()
+
+    def trace(self) -> list[TraceToken]:
+        """The context's tokens with their origin."""
+        return self._session.trace()
+
+    async def close(self) -> None:
+        """Let go of what the context holds. Idempotent."""
+        await self._session.close()

@@ -1,0 +1,151 @@
+"""Replies from a script instead of a model: deterministic, no weights.
+
+Replies are keyed by variable or step id. A text serves every use; a list gives successive replies, and running out is
+an error. A reply that is no text is the value itself (language.md § 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from sglspec.backends.base import (
+    Capabilities,
+    Concat,
+    Delta,
+    EngineError,
+    Finish,
+    GenRequest,
+    Method,
+    RoleClose,
+    RoleOpen,
+    Scores,
+    Segment,
+    Session,
+    TextSegment,
+    TraceToken,
+    ValueFinish,
+)
+from sglspec.diagnostics import Diagnostic, Report, SpecError
+from sglspec.document.nodes import Mapping as MappingNode
+from sglspec.document.nodes import to_python
+from sglspec.document.read import parse, read_source
+from sglspec.expressions.values import value_to_text
+
+
+class Script:
+    """The replies of one run, and how many of each were used."""
+
+    def __init__(self, replies: Mapping[str, Any]) -> None:
+        self._replies = replies
+        self._used: dict[str, int] = {}
+
+    def take(self, key: str) -> Any:
+        """The next reply for a key. EngineError("no_reply") when there is none."""
+        if key not in self._replies:
+            raise EngineError("no_reply", f"the script has no reply for `{key}`" if key else "a step has no name")
+        reply = self._replies[key]
+        if not isinstance(reply, list):
+            return reply
+        replies = cast("list[Any]", reply)
+        used = self._used.get(key, 0)
+        if used >= len(replies):
+            raise EngineError("no_reply", f"the script has {len(replies)} replies for `{key}`, one more was needed")
+        self._used[key] = used + 1
+        return replies[used]
+
+
+class ScriptedBackend:
+    """Every session that is opened starts its script from the beginning; forks share it."""
+
+    def __init__(self, replies: Mapping[str, Any]) -> None:
+        self.replies = dict(replies)
+
+    @property
+    def model_name(self) -> str:
+        return "scripted"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(grammar=False, concurrent=False)
+
+    def require_chat(self) -> None:
+        return
+
+    async def open(self, label: str = "") -> Session:
+        return ScriptedSession(Script(self.replies))
+
+    async def close(self) -> None:
+        return
+
+
+class ScriptedSession:
+    """A context that is only text. Roles are marked so that `text()` can be read."""
+
+    def __init__(self, script: Script, text: str = "") -> None:
+        self._script = script
+        self._text = text
+        self._forked_at = len(text)
+
+    async def extend(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            match segment:
+                case TextSegment():
+                    self._text += segment.text
+                case RoleOpen():
+                    self._text += f"<{segment.role}>"
+                case RoleClose():
+                    self._text += "</>\n"
+
+    async def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
+        reply = self._script.take(request.label)
+        if reply is None:
+            raise EngineError("no_reply", f"the reply for `{request.label}` is null")
+        if not isinstance(reply, str):
+            text = value_to_text(reply)
+            self._text += text
+            yield Delta(text, finish=ValueFinish("end", text, value=reply))
+            return
+        held = next((stop for stop in request.stop if stop in reply), None)
+        if held is not None:
+            raise EngineError("bad_reply", f"the reply for `{request.label}` holds the stop {held!r}")
+        self._text += reply
+        yield Delta(reply, finish=Finish("end", reply))
+
+    async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
+        reply = value_to_text(self._script.take(label))
+        if reply not in choices:
+            raise EngineError("bad_reply", f"the reply {reply!r} for `{label}` is none of the choices")
+        index = list(choices).index(reply)
+        flat = tuple(1.0 if i == index else 0.0 for i in range(len(choices)))
+        return Scores(index, flat, flat)
+
+    async def fork(self, n: int) -> list[Session]:
+        return [ScriptedSession(self._script, self._text) for _ in range(n)]
+
+    async def concat(self, branches: Sequence[Session], mode: Concat) -> None:
+        if mode != "concat":
+            raise EngineError("unsupported", "a scripted run has no concat_kv")
+        for branch in branches:
+            assert isinstance(branch, ScriptedSession)
+            self._text += branch._text[branch._forked_at :]
+
+    def text(self) -> str:
+        return self._text
+
+    def trace(self) -> list[TraceToken]:
+        return []
+
+    async def close(self) -> None:
+        return
+
+
+def read_replies(path: Path) -> dict[str, Any]:
+    """Replies from a YAML or JSON file: a mapping of variable or step id to replies."""
+    report = Report(str(path))
+    node = parse(read_source(path), report)
+    report.raise_errors()
+    if not isinstance(node, MappingNode):
+        raise SpecError(Diagnostic("S203", "replies are a mapping of names to replies", file=str(path)))
+    return to_python(node)

@@ -1,0 +1,47 @@
+"""The commands, put together. Importing this loads typer and nothing else that takes time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sglspec.cli import check, explain, models, run, schema, serve, version
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        version.version()
+        raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Language-model programs as YAML or JSON documents: check them, run them."""
+
+
+def _build() -> typer.Typer:
+    # Plain help and plain errors: rich would be loaded for them, and paints boxes where text does.
+    app = typer.Typer(
+        name="sglspec",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        callback=_root,
+    )
+    app.command()(run.run)
+    app.command()(check.check)
+    app.command()(schema.schema)
+    app.add_typer(models.build(), name="models")
+    app.command()(explain.explain)
+    app.command()(serve.serve)
+    app.command()(version.version)
+    return app
+
+
+app = _build()

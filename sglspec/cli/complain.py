@@ -1,0 +1,44 @@
+"""Diagnostics on their way to the user, and the texts they point into."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+from sglspec.cli.streams import note, wants_color, width_of
+
+if TYPE_CHECKING:
+    from sglspec.diagnostics import Diagnostic
+    from sglspec.document.nodes import Source
+
+
+class Refused(Exception):
+    """The command cannot go on. `code` is the exit code."""
+
+    def __init__(self, code: int, diagnostics: Iterable[Diagnostic]) -> None:
+        self.code = code
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("; ".join(d.message for d in self.diagnostics))
+
+
+@dataclass(slots=True)
+class Texts:
+    """Every text that was read, by the name it has in messages: snippets are cut from here."""
+
+    by_name: dict[str, str] = field(default_factory=dict[str, str])
+
+    def keep(self, source: Source) -> Source:
+        self.by_name[source.name] = source.text
+        return source
+
+    def render(self, diagnostics: Iterable[Diagnostic], stream: IO[str]) -> str:
+        """The text face, made for where it is going."""
+        from sglspec.diagnostics.render import render_text
+
+        return render_text(diagnostics, self.by_name, color=wants_color(stream), width=width_of(stream))
+
+    def complain(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Print to standard error."""
+        note(self.render(diagnostics, sys.stderr), end="")

@@ -1,0 +1,148 @@
+"""A run's inputs from `--input` and `--set`. They are data: nothing here looks for templates in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from sglspec.cli.complain import Refused, Texts
+from sglspec.cli.exits import USAGE
+from sglspec.cli.stdin import StandardInput
+
+if TYPE_CHECKING:
+    from sglspec.analysis.program import Program
+    from sglspec.document.model import Decl
+    from sglspec.document.nodes import Node, Source
+
+
+def read_inputs(
+    program: Program, files: Sequence[str], settings: Sequence[str], stdin: StandardInput, texts: Texts
+) -> dict[str, Any]:
+    """What was given, by name, checked against the program's declarations.
+
+    Files first, in order, then `--set`, in order; what comes later wins. Raises Refused (exit code 2) with every
+    diagnostic, and typer's usage errors for arguments that cannot be read as such.
+    """
+    from sglspec.analysis.inputs import bind_inputs
+    from sglspec.diagnostics import Diagnostic
+
+    given: dict[str, Any] = {}
+    for file in files:
+        given |= _mapping(file, stdin, texts)
+    problems: list[Diagnostic] = []
+    for setting in settings:
+        name, value, problem = _setting(setting, program.inputs, stdin, texts)
+        given[name] = value
+        if problem is not None:
+            problems.append(Diagnostic("S401", f"input `{name}`: {problem}"))
+    if not problems:
+        problems = bind_inputs(program.spec, given)[1]
+    if any(problem.severity == "error" for problem in problems):
+        raise Refused(USAGE, problems)
+    return given
+
+
+def _mapping(file: str, stdin: StandardInput, texts: Texts) -> dict[str, Any]:
+    """The object that a `--input` names."""
+    from sglspec.diagnostics import Diagnostic, SpecError
+    from sglspec.document.nodes import Mapping as MappingNode
+    from sglspec.document.nodes import to_python
+    from sglspec.document.read import read_source
+
+    try:
+        if file == "-":
+            source = text_source(stdin.read("--input -"), StandardInput.NAME)
+        else:
+            source = read_source(file)
+        node = _parsed(source, texts)
+    except SpecError as error:
+        raise Refused(USAGE, error.diagnostics) from None
+    if not isinstance(node, MappingNode):
+        message = "inputs are a mapping of names to values"
+        raise Refused(USAGE, [Diagnostic("S203", message, file=source.name, range=node.range)])
+    return to_python(node)
+
+
+def _setting(
+    setting: str, declared: Mapping[str, Decl], stdin: StandardInput, texts: Texts
+) -> tuple[str, Any, str | None]:
+    """Name and value of a `--set`, and what is wrong with the value."""
+    name, equals, given = setting.partition("=")
+    if not equals or name in ("", ":"):
+        raise typer.BadParameter(f"{setting!r} is not of the form name=value", param_hint="--set")
+    if name.endswith(":"):
+        return name[:-1], _json(name[:-1], given, texts), None
+    text = _text(name, given, stdin)
+    if name not in declared:  # the check of all inputs says so, and what may have been meant
+        return name, text, None
+    from sglspec.analysis.inputs import coerce_text
+
+    try:
+        return name, coerce_text(declared[name], text), None
+    except ValueError as error:
+        return name, None, str(error)
+
+
+def _json(name: str, text: str, texts: Texts) -> Any:
+    """`name:=json`, by the strict reader: no duplicate keys, no NaN, and a column for a mistake."""
+    from sglspec.diagnostics import SpecError
+    from sglspec.document.nodes import to_python
+    from sglspec.document.read import source_from_text
+
+    try:
+        return to_python(_parsed(source_from_text(text, f"--set {name}", "json"), texts))
+    except SpecError as error:
+        raise Refused(USAGE, error.diagnostics) from None
+
+
+def _text(name: str, given: str, stdin: StandardInput) -> str:
+    """The text of a `--set`: itself, a file's (`@file`, `@-`), or itself with an @ in front (`@@`)."""
+    if given.startswith("@@"):
+        return given[1:]
+    if not given.startswith("@"):
+        return given
+    where = given[1:]
+    if where == "-":
+        data = stdin.read(f"--set {name}=@-")
+    else:
+        try:
+            data = Path(where).read_bytes()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise typer.BadParameter(f"{name}: {where!r} cannot be read: {reason}", param_hint="--set") from None
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(
+            f"{name}: {where!r} is not UTF-8 text (byte {error.start})", param_hint="--set"
+        ) from None
+
+
+def text_source(data: bytes, name: str) -> Source:
+    """A document without a file name to tell its format: JSON when it is JSON, otherwise YAML."""
+    import json
+
+    from sglspec.document.read import source_from_text
+
+    if data.lstrip().startswith((b"{", b"[")):
+        try:
+            json.loads(data)
+            return source_from_text(data, name, "json")
+        except (ValueError, RecursionError):
+            pass  # YAML's flow style begins alike, and its reader has a message for what is neither
+    return source_from_text(data, name, "yaml")
+
+
+def _parsed(source: Source, texts: Texts) -> Node:
+    from sglspec.diagnostics import Report, SpecError
+    from sglspec.document.read import parse
+
+    report = Report(source.name)
+    node = parse(texts.keep(source), report)
+    report.raise_errors()
+    if node is None:
+        raise SpecError(*report.sorted())
+    return node

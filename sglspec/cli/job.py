@@ -1,0 +1,229 @@
+"""One `sglspec run`, from the document to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import typer
+
+from sglspec import backends
+from sglspec.analysis import load_program
+from sglspec.cli.complain import Refused, Texts
+from sglspec.cli.exits import INTERRUPTED, backend_code, document_code, run_code
+from sglspec.cli.fault import report_fault
+from sglspec.cli.inputs import read_inputs, text_source
+from sglspec.cli.interrupt import GRACE, Interrupts
+from sglspec.cli.live import Live, StatusLine
+from sglspec.cli.run import Stream
+from sglspec.cli.stdin import StandardInput
+from sglspec.cli.streams import note, outputs_text, printable, put, to_json, wants_color
+from sglspec.diagnostics import Report, SpecError
+from sglspec.document.read import read_source
+from sglspec.runtime.run import Run, RunOptions, start
+
+if TYPE_CHECKING:
+    from sglspec.analysis.program import Program
+    from sglspec.backends import Backend
+    from sglspec.runtime.events import Event
+    from sglspec.runtime.result import Result
+
+CLOSING = 5.0
+"""Seconds that a backend has to close."""
+
+Listener = Callable[["Event"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The options of one run."""
+
+    spec: str
+    inputs: tuple[str, ...]
+    settings: tuple[str, ...]
+    json: bool
+    stream: Stream | None
+    backend: str | None
+    model: str | None
+    seed: int | None
+    trace: Path | None
+
+    @property
+    def mode(self) -> Stream:
+        """What to print while it runs."""
+        if self.stream is not None:
+            return self.stream
+        return Stream.text if sys.stdout.isatty() and not self.json else Stream.none
+
+
+def perform(job: Job) -> int:
+    """Run, print, and return the exit code."""
+    texts, stdin = Texts(), StandardInput()
+    try:
+        program = _program(job, stdin, texts)
+        given = read_inputs(program, job.inputs, job.settings, stdin, texts)
+        trace = _open_trace(job.trace)
+        with Interrupts() as interrupts:
+            result = asyncio.run(_Performance(job, program, texts, trace).run(given, interrupts))
+            code = run_code(result.status, result.error)
+            return interrupts.code or code if code == INTERRUPTED else code
+    except Refused as refusal:
+        if job.json:
+            put(to_json(_refused_face(refusal)))
+        texts.complain(refusal.diagnostics)
+        return refusal.code
+
+
+def _refused_face(refusal: Refused) -> dict[str, Any]:
+    """What `--json` prints when there was no run: `status` and `error` where a result has them, and everything that
+    was found."""
+    found = [d.as_dict() for d in refusal.diagnostics]
+    error = next((d for d in found if d["severity"] == "error"), None)
+    return {"status": "refused", "error": error, "diagnostics": found}
+
+
+def _program(job: Job, stdin: StandardInput, texts: Texts) -> Program:
+    """The checked document. Lints are left to `check`; on a terminal one line says that there are some."""
+    try:
+        source = text_source(stdin.read("SPEC"), StandardInput.NAME) if job.spec == "-" else read_source(job.spec)
+    except SpecError as error:
+        raise Refused(document_code(error.diagnostics), error.diagnostics) from None
+    report = Report(source.name)
+    program = load_program(texts.keep(source), report)
+    found = report.sorted()
+    if program is None or report.has_errors:
+        raise Refused(document_code(found), found)
+    if found and sys.stderr.isatty():
+        count = f"{len(found)} warning{'' if len(found) == 1 else 's'}"
+        note(f"{count}; see: sglspec check {source.name}")
+    return program
+
+
+def _open_trace(path: Path | None) -> IO[str] | None:
+    """Opened before the model is loaded: a wrong path shall not cost a run."""
+    if path is None:
+        return None
+    try:
+        return path.open("w", encoding="utf-8", errors="backslashreplace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise typer.BadParameter(f"{str(path)!r} cannot be written: {reason}", param_hint="--trace") from None
+
+
+class _Performance:
+    def __init__(self, job: Job, program: Program, texts: Texts, trace: IO[str] | None) -> None:
+        self._job = job
+        self._program = program
+        self._texts = texts
+        self._trace = trace
+        self._status = StatusLine(sys.stderr)
+        self._live = Live(sys.stdout, self._status, wants_color(sys.stdout)) if job.mode is Stream.text else None
+
+    async def run(self, given: dict[str, Any], interrupts: Interrupts) -> Result:
+        backend = await self._open()
+        try:
+            run = start(self._program, given, backend, RunOptions(self._job.seed, trace=self._trace is not None))
+            with interrupts.cancelling(run.cancel):
+                result = await _follow(run, self._listener())
+            self._status.clear()
+            self._save_trace(run, backend.model_name, result)
+            self._print(result, interrupts, run.fault)
+        finally:
+            await _close(backend)
+        return result
+
+    async def _open(self) -> Backend:
+        model = self._job.model or self._program.spec.model
+        if (self._job.backend or "local") == "local":
+            self._status.show(f"loading {model or backends.DEFAULT_MODEL} …")
+        try:
+            return await backends.open_backend(self._job.backend, model)
+        except SpecError as error:
+            raise Refused(backend_code(error.diagnostics), error.diagnostics) from None
+        finally:
+            self._status.clear()
+
+    def _listener(self) -> Listener | None:
+        if self._job.mode is Stream.events:
+            return lambda event: put(to_json(event.as_dict(), indent=None))
+        return self._live
+
+    def _save_trace(self, run: Run, model: str, result: Result) -> None:
+        if self._trace is None:
+            return
+        content = {
+            "program": self._program.name,
+            "model": model,
+            "seed": result.seed,
+            "status": result.status,
+            "tokens": [asdict(token) for token in result.trace],
+            "events": [event.as_dict() for event in run.log.events],
+        }
+        try:
+            with self._trace as file:
+                file.write(to_json(content, indent=1) + "\n")
+        except OSError as error:
+            note(f"sglspec: the trace could not be written: {error.strerror}")
+
+    def _print(self, result: Result, interrupts: Interrupts, fault: BaseException | None) -> None:
+        """The result to standard output, what ended it to standard error."""
+        if self._job.json:
+            put(to_json(result.as_dict()))
+        elif self._live is not None:
+            self._live.finish(result)
+        elif self._job.mode is Stream.none and _worth_printing(result):
+            text = outputs_text(result.outputs)
+            put(printable(text) if sys.stdout.isatty() else text)
+        if fault is not None:
+            report_fault(fault)
+        elif result.status == "cancelled":
+            note(f"sglspec: {'terminated' if interrupts.code != INTERRUPTED else 'interrupted'}")
+        elif result.error is not None:
+            self._texts.complain([result.error])
+
+
+def _worth_printing(result: Result) -> bool:
+    """Outputs of a run that did not end well: what an interrupt or a limit left, but never those of a run that a
+    check or a failure has disowned."""
+    if result.status == "succeeded":
+        return True
+    stopped = result.status == "cancelled" or (result.error is not None and result.error.code in ("S705", "S706"))
+    return stopped and any(value is not None for value in result.outputs.values())
+
+
+async def _follow(run: Run, listener: Listener | None) -> Result:
+    """The run's result, after the listener has heard every event."""
+    waiting = asyncio.create_task(run.wait())
+    watching = asyncio.create_task(_watch(run, listener)) if listener is not None else None
+    try:
+        if watching is None:
+            return await waiting
+        await asyncio.wait({waiting, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()  # raises when standard output is lost
+        result = await waiting
+        if run.log.closed:
+            await watching
+        return result
+    finally:
+        if watching is not None:
+            watching.cancel()
+        if not waiting.done():
+            run.cancel()
+            await asyncio.wait({waiting}, timeout=GRACE)
+
+
+async def _watch(run: Run, listener: Listener) -> None:
+    async for event in run.events():
+        listener(event)
+
+
+async def _close(backend: Backend) -> None:
+    try:
+        await asyncio.wait_for(backend.close(), CLOSING)
+    except TimeoutError:
+        note("sglspec: the backend did not close in time")

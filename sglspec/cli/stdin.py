@@ -1,0 +1,25 @@
+"""Standard input, which can be read once."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+
+class StandardInput:
+    """Hands standard input to the first that asks; a second one is wrong usage."""
+
+    NAME = "<stdin>"
+
+    def __init__(self) -> None:
+        self._user: str | None = None
+
+    def read(self, user: str) -> bytes:
+        """All of it. `user` is the argument that wants it, as the message shall name it."""
+        if self._user is not None:
+            raise typer.BadParameter(f"standard input is read by {self._user} already, {user} cannot read it again")
+        self._user = user
+        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - it is None when closed
+            return b""
+        return sys.stdin.buffer.read()

@@ -1,0 +1,1 @@
+"""Text becomes nodes with positions, nodes become the document model."""

@@ -1,0 +1,1 @@
+"""The interpreter: a checked program becomes steps on sessions."""

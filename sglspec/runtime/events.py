@@ -1,0 +1,66 @@
+"""One event stream per run: gapless sequence numbers, exactly one terminal event, any number of readers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+TERMINAL = ("run.succeeded", "run.failed", "run.cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`type` is one of run.started, message.opened, message.closed, text, delta, generated, selected, bound,
+    fork.opened, branch.started, branch.finished, join.finished, and the terminal types. `branch` is the branch
+    path ("" is the main line, "3.1" the second branch of the fork that is the run's third). `step` is the JSON
+    pointer of the step."""
+
+    seq: int
+    type: str
+    time: float
+    branch: str = ""
+    step: str = ""
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def as_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"seq": self.seq, "type": self.type, "time": round(self.time, 4), "branch": self.branch}
+        if self.step:
+            out["step"] = self.step
+        return out | self.data
+
+
+class EventLog:
+    """Append-only. Readers see every event from the start, in order, and end after the terminal one."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._started = time.monotonic()
+        self._changed = asyncio.Event()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.events) and self.events[-1].type in TERMINAL
+
+    def add(self, type: str, branch: str = "", step: str = "", **data: Any) -> None:
+        """Append an event. After the terminal event nothing is added: late news of cancelled branches are dropped."""
+        if self.closed:
+            return
+        self.events.append(Event(len(self.events), type, time.monotonic() - self._started, branch, step, data))
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def follow(self, after: int = -1) -> AsyncIterator[Event]:
+        """Events with `seq` above `after`, as they come."""
+        position = after + 1
+        while True:
+            changed = self._changed
+            while position < len(self.events):
+                event = self.events[position]
+                position += 1
+                yield event
+                if event.type in TERMINAL:
+                    return
+            await changed.wait()

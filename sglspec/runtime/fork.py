@@ -1,0 +1,280 @@
+"""Fork and join: branches start from a snapshot, run at the same time, and come back through the join only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import sglspec.expressions as ev
+from sglspec.analysis.bindings import BoundNames, bound_names
+from sglspec.backends.base import EngineError
+from sglspec.diagnostics import SpecError
+from sglspec.document.fields import Param, Target
+from sglspec.document.model import AnyStep, Fork
+from sglspec.runtime.frame import Frame
+from sglspec.runtime.limits import LimitReached
+from sglspec.runtime.scope import Bound, Gathered
+from sglspec.runtime.signals import NextRound
+
+RunSteps = Callable[[Frame, "list[AnyStep]"], Awaitable[None]]
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """One branch: its steps, its frame, and how it ended. `item` is the fork variable's value."""
+
+    steps: list[AnyStep]
+    frame: Frame
+    name: str | None = None
+    item: Bound | None = None
+    error: SpecError | None = None
+    done: bool = field(default=False)
+
+
+async def run_fork(frame: Frame, step: Fork, run_steps: RunSteps) -> None:
+    branches = await _open(frame, step)
+    names = bound_names([one for branch in _bodies(step) for one in branch])
+    await frame.scope.ready([*names.appended, *([step.into.name] if step.into else [])])
+    starts = {name: held for name in names.appended if (held := frame.scope.get(name))}
+    records = frame.scope.get(step.into.name) if step.into is not None and step.into.append else None
+    gathered = Gathered()
+    frame.scope.expect(_outer_names(step, names), gathered)
+    fork_id = branches[0].frame.path.rsplit(".", 1)[0] if branches else ""
+    frame.emit("fork.opened", step.verb_node, fork=fork_id, width=len(branches))
+    job = _Join(frame, step, branches, names, gathered, run_steps, starts, records)
+    if step.join == "concat":
+        await job.run()
+        await _concat(frame, step, branches)
+        await job.close()
+    elif frame.shared.backend.capabilities.concurrent:
+        frame.tasks.create_task(job.run_and_close())
+    else:
+        await job.run_and_close()
+
+
+def _bodies(step: Fork) -> list[list[AnyStep]]:
+    return list(step.branches.values()) if step.branches is not None else [step.do or []]
+
+
+def _outer_names(step: Fork, names: BoundNames) -> list[str]:
+    """The names that the parent gets."""
+    if step.into is None:
+        return [*names.plain, *names.appended]
+    return [step.into.name, *names.appended]
+
+
+async def _open(frame: Frame, step: Fork) -> list[Branch]:
+    """Evaluate the width, check the bounds, and fork the session."""
+    named = step.branches
+    items: list[Bound | None]
+    bodies: list[list[AnyStep]]
+    if named is not None:
+        items, bodies = [None] * len(named), list(named.values())
+    elif isinstance(step.spec, Param):
+        items = [None] * await _count(frame, step, step.spec)
+        bodies = [step.do or []] * len(items)
+    else:
+        items = await _fork_items(frame, step)
+        bodies = [step.do or []] * len(items)
+    shared = frame.shared
+    shared.limits.add_branches(len(items), frame.depth + 1, frame.at(step.verb_node))
+    shared.forks += 1
+    prefix = f"{frame.path}/{shared.forks}" if frame.path else str(shared.forks)
+    try:
+        sessions = await frame.session.fork(len(items)) if items else []
+    except EngineError as problem:
+        raise frame.engine_error(problem, step.verb_node) from None
+    branches: list[Branch] = []
+    for index, session in enumerate(sessions):
+        child = Frame(
+            shared, session, frame.scope.snapshot(), frame.transcript.snapshot(), frame.tasks,
+            path=f"{prefix}.{index}", depth=frame.depth + 1, rounds=frame.rounds,
+        )  # fmt: skip
+        child.scope.bind("loop", Bound(loop_record(index, len(items))))
+        item = items[index]
+        if isinstance(step.spec, Target) and item is not None:
+            child.scope.bind(step.spec.name, item)
+        branches.append(Branch(bodies[index], child, list(named)[index] if named else None, item))
+    return branches
+
+
+def loop_record(index: int, length: int | None) -> dict[str, Any]:
+    """`loop` in loops and forks; a `while` does not know its length."""
+    record: dict[str, Any] = {"index": index + 1, "index0": index, "first": index == 0}
+    if length is not None:
+        record |= {"last": index == length - 1, "length": length}
+    return record
+
+
+async def _count(frame: Frame, step: Fork, count: Param) -> int:
+    return int(await frame.option(count, "fork") or 0)
+
+
+async def _fork_items(frame: Frame, step: Fork) -> list[Bound | None]:
+    assert step.items is not None
+    value, origin = await frame.items(step.items)
+    if not isinstance(value, list):
+        raise frame.error("S408", f"`in` must be a list, found {ev.describe(value)}", step.at("in"))
+    return [Bound(item, origin) for item in cast("list[Any]", value)]
+
+
+@dataclass(slots=True, eq=False)
+class _Join:
+    frame: Frame
+    step: Fork
+    branches: list[Branch]
+    names: BoundNames
+    gathered: Gathered
+    run_steps: RunSteps
+    starts: dict[str, Bound]
+    records_before: Bound | None
+
+    async def run_and_close(self) -> None:
+        await self.run()
+        await self.close()
+
+    async def close(self) -> None:
+        for branch in self.branches:
+            await branch.frame.session.close()
+
+    async def run(self) -> None:
+        """Run every branch to its end, then settle the names. Sessions are closed when anything goes wrong."""
+        try:
+            if self.frame.shared.backend.capabilities.concurrent:
+                async with asyncio.TaskGroup() as group:
+                    for branch in self.branches:
+                        group.create_task(self._run(branch))
+            else:
+                for branch in self.branches:
+                    await self._run(branch)
+        except BaseException:
+            # What finished branches bound is part of a partial result.
+            self.gathered.settle(self._values())
+            await asyncio.shield(self.close())
+            raise
+        values = self._values()
+        self.gathered.settle(values)
+        self.frame.emit("join.finished", self.step.verb_node, values={k: v.value for k, v in values.items()})
+
+    async def _run(self, branch: Branch) -> None:
+        frame = branch.frame
+        frame.emit("branch.started", self.step.verb_node, name=branch.name)
+        try:
+            async with asyncio.TaskGroup() as group:
+                frame.tasks = group
+                with suppress(NextRound):
+                    await self.run_steps(frame, branch.steps)
+            await frame.scope.all_ready()
+        except* SpecError as problems:
+            error = first_error(problems)
+            if self.step.on_error in (None, "fail") or isinstance(error, LimitReached):
+                raise error from None
+            branch.error = error
+        branch.done = True
+        failed = branch.error.diagnostics[0].as_dict() if branch.error else None
+        frame.emit("branch.finished", self.step.verb_node, name=branch.name, error=failed)
+
+    # -- gathering -----------------------------------------------------------------------------------------------
+
+    def _values(self) -> dict[str, Bound]:
+        """What the parent gets, by name."""
+        values = self._appended()
+        if self.step.into is not None:
+            before = self.records_before
+            records: Any = [self._record(branch) for branch in self.branches]
+            if self.step.branches is not None:
+                records = {branch.name: self._record(branch) for branch in self.branches}
+            if self.step.into.append:
+                kept: list[Any] = before.value if before is not None else []
+                records = [*kept, *(records if isinstance(records, list) else [records])]
+            values[self.step.into.name] = Bound(records, self._origin())
+        elif self.step.branches is not None:
+            for branch in self.branches:
+                for name in bound_names(branch.steps).plain:
+                    values[name] = self._of(branch, name)
+        else:
+            for name in self.names.plain:
+                each = [self._of(branch, name) for branch in self.branches]
+                origin: ev.Origin = "author"
+                for one in each:
+                    origin = ev.least_trusted(origin, one.origin)
+                values[name] = Bound([one.value for one in each], origin, [one.meta for one in each])
+        return values
+
+    def _of(self, branch: Branch, name: str) -> Bound:
+        if branch.error is not None:
+            return Bound(_error_value(branch.error) if self.step.on_error == "keep" else None)
+        return branch.frame.scope.get(name) or Bound(None)
+
+    def _origin(self) -> ev.Origin:
+        origin: ev.Origin = "author"
+        for branch in self.branches:
+            for name in self.names.plain:
+                held = branch.frame.scope.get(name)
+                origin = ev.least_trusted(origin, held.origin if held else "author")
+        return origin
+
+    def _record(self, branch: Branch) -> Any:
+        if branch.error is not None:
+            return _error_value(branch.error) if self.step.on_error == "keep" else None
+        record: dict[str, Any] = {}
+        if isinstance(self.step.spec, Target) and branch.item is not None:
+            record[self.step.spec.name] = branch.item.value
+        for name in bound_names(branch.steps).plain:
+            record[name] = self._of(branch, name).value
+        return record
+
+    def _appended(self) -> dict[str, Bound]:
+        """Additions to `name[]` lists, in branch order after what the parent held at the fork."""
+        out: dict[str, Bound] = {}
+        for name in self.names.appended:
+            start = self.starts.get(name, Bound([]))
+            value: list[Any] = list(start.value)
+            metas: list[Any] = list(start.meta or [None] * len(value))
+            origin: ev.Origin = start.origin
+            for branch in self.branches:
+                held = branch.frame.scope.get(name)
+                if branch.error is not None or held is None:
+                    continue
+                value += held.value[len(start.value) :]
+                metas += (held.meta or [None] * len(held.value))[len(start.value) :]
+                origin = ev.least_trusted(origin, held.origin)
+            out[name] = Bound(value, origin, metas)
+        return out
+
+
+def _error_value(error: SpecError) -> dict[str, Any]:
+    first = error.diagnostics[0]
+    return {"error": {"code": first.code, "message": first.message}}
+
+
+async def _concat(frame: Frame, step: Fork, branches: list[Branch]) -> None:
+    """Append the branches' new text in order, exactly as if it had been written here."""
+    kept = [branch for branch in branches if branch.error is None]
+    try:
+        await frame.session.concat([branch.frame.session for branch in kept], "concat")
+    except EngineError as problem:
+        raise frame.engine_error(problem, step.verb_node) from None
+    for branch in kept:
+        frame.transcript.join(branch.frame.transcript)
+        text = branch.frame.transcript.added()
+        if text:
+            frame.emit("text", step.verb_node, text=text, origin="generated")
+
+
+def first_error(problems: BaseExceptionGroup[SpecError]) -> SpecError:
+    """The error to report of several: a reached limit before others, otherwise the first."""
+    flat: list[SpecError] = []
+
+    def collect(group: BaseExceptionGroup[Any]) -> None:
+        for one in group.exceptions:
+            if isinstance(one, BaseExceptionGroup):
+                collect(cast("BaseExceptionGroup[Any]", one))
+            elif isinstance(one, SpecError):
+                flat.append(one)
+
+    collect(problems)
+    return next((one for one in flat if isinstance(one, LimitReached)), flat[0])

@@ -1,0 +1,251 @@
+"""One line of execution: a session with its variables, its transcript and its place in the program."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sglspec.expressions as ev
+from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program, Rendered
+from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, Usage
+from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.document.fields import Expr, Items, Param, Text
+from sglspec.document.model import Sampling
+from sglspec.document.nodes import Node, Scalar
+from sglspec.expressions import Budget, EvaluationError, Expression, Origin, Template
+from sglspec.runtime.context import Transcript
+from sglspec.runtime.events import EventLog
+from sglspec.runtime.limits import LimitTracker
+from sglspec.runtime.scope import Bound, Scope, Value
+
+ENGINE_CODES = {
+    "template": "S603",
+    "no_template": "S604",
+    "unsupported": "S606",
+    "constraint": "S709",
+    "limit": "S712",
+    "internal": "S713",
+    "no_reply": "S710",
+    "bad_reply": "S711",
+}
+"""EngineError.kind → diagnostic code."""
+
+
+@dataclass(slots=True, eq=False)
+class Shared:
+    """What all lines of a run have in common."""
+
+    program: Program
+    backend: Backend
+    log: EventLog
+    limits: LimitTracker
+    seed: int
+    options: Sampling | None = None
+    usage: Usage = field(default_factory=Usage)
+    forks: int = 0
+
+    def add_usage(self, usage: Usage) -> None:
+        self.usage = self.usage + usage
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """`path` is "" for the main line and "3.1" (fork 3, branch 1; deeper ones joined by "/") for branches; `rounds`
+    are the running rounds of the loops around the current step; `tasks` is where forks put their branches."""
+
+    shared: Shared
+    session: Session
+    scope: Scope
+    transcript: Transcript
+    tasks: asyncio.TaskGroup
+    path: str = ""
+    depth: int = 0
+    rounds: tuple[int, ...] = ()
+    lenient: bool = False
+
+    # -- diagnostics ---------------------------------------------------------------------------------------------
+
+    def error(self, code: str, message: str, node: Node, **more: Any) -> SpecError:
+        return SpecError(self.shared.program.document.diagnostic(code, message, node, **more))
+
+    def authored(self, code: str, message: str, node: Node) -> SpecError:
+        """An error in the author's own words, kept as they are."""
+        return SpecError(replace(self.at(node), code=code, message=message))
+
+    def engine_error(self, problem: EngineError, node: Node) -> SpecError:
+        return self.error(ENGINE_CODES.get(problem.kind, "S713"), str(problem), node)
+
+    def at(self, node: Node) -> Diagnostic:
+        """A blank diagnostic that carries a place, for limits."""
+        return self.shared.program.document.diagnostic("S705", "", node)
+
+    def emit(self, type: str, node: Node | None = None, **data: Any) -> None:
+        step = self.shared.program.document.pointer(node) if node is not None else ""
+        self.shared.log.add(type, self.path, step, **data)
+
+    # -- evaluation ----------------------------------------------------------------------------------------------
+
+    async def template(self, text: Text) -> list[ev.Segment]:
+        return await self._render(self.shared.program.templates[text], text.node)
+
+    async def plain(self, text: Text) -> str:
+        """A template's text without its origins."""
+        return "".join(segment.text for segment in await self.template(text))
+
+    async def expression(self, expr: Expr) -> tuple[Value, Origin]:
+        compiled = self.shared.program.expressions[expr]
+        await self._ready(compiled)
+        try:
+            return ev.evaluate_traced(compiled, self._view(), Budget())
+        except EvaluationError as problem:
+            raise self._evaluation(problem, expr.node) from None
+
+    async def condition(self, expr: Expr) -> bool:
+        value, _ = await self.expression(expr)
+        return ev.truthy(value)
+
+    async def value(self, compiled: CompiledValue) -> tuple[Value, Origin]:
+        """A value field: literals as they are, a lone `{{ expr }}` with its type, other templates as text."""
+        if isinstance(compiled, Constant):
+            return compiled.value, "author"
+        if isinstance(compiled, Rendered):
+            return await self._rendered(compiled)
+        origin: Origin = "author"
+        if isinstance(compiled, ListValue):
+            items: list[Value] = []
+            for item in compiled.items:
+                value, one = await self.value(item)
+                items.append(value)
+                origin = ev.least_trusted(origin, one)
+            return items, origin
+        entries: dict[str, Value] = {}
+        for key, item in compiled.entries:
+            entries[key], one = await self.value(item)
+            origin = ev.least_trusted(origin, one)
+        return entries, origin
+
+    async def value_at(self, node: Node) -> tuple[Value, Origin]:
+        return await self.value(self.shared.program.values[node])
+
+    async def lenient_value(self, node: Node) -> tuple[Value, Origin]:
+        """A value field in which names that this run did not bind are null (outputs)."""
+        self.lenient = True
+        try:
+            return await self.value_at(node)
+        finally:
+            self.lenient = False
+
+    async def option(self, param: Param, name: str) -> int | float | bool | None:
+        """A number or boolean option; None for an explicit null."""
+        if param.template is None:
+            return param.value
+        value, _ = await self.value_at(param.node)
+        try:
+            return param.check(value)
+        except ValueError as problem:
+            raise self.error("S408", f"`{name}`: {problem}", param.node) from None
+
+    async def items(self, items: Items) -> tuple[Value, Origin]:
+        """What `in` and `from` give: the value of the expression, or the literal list with its templates rendered."""
+        if items.expr is not None:
+            return await self.expression(items.expr)
+        return await self.value_at(items.node)
+
+    async def _rendered(self, compiled: Rendered) -> tuple[Value, Origin]:
+        if compiled.template.single is None:
+            segments = await self._render(compiled.template, compiled.node)
+            origin: Origin = "author"
+            for segment in segments:
+                origin = ev.least_trusted(origin, segment.origin)
+            return "".join(segment.text for segment in segments), origin
+        await self._ready(compiled.template.single)
+        try:
+            return ev.evaluate_traced(compiled.template.single, self._view(), Budget())
+        except EvaluationError as problem:
+            raise self._evaluation(problem, compiled.node) from None
+
+    async def _render(self, template: Template, node: Scalar) -> list[ev.Segment]:
+        await self._ready(template)
+        try:
+            return ev.render(template, self._view(), Budget())
+        except EvaluationError as problem:
+            raise self._evaluation(problem, node) from None
+
+    async def _ready(self, compiled: Template | Expression) -> None:
+        await self.scope.ready(use.name for use in compiled.names)
+
+    def _view(self) -> View:
+        return View(self)
+
+    def _evaluation(self, problem: EvaluationError, node: Scalar) -> SpecError:
+        document = self.shared.program.document
+        more = {"help": problem.help, "cause": problem.cause}
+        return SpecError(document.diagnostic_in("S707", problem.message, node, problem.start, problem.end, **more))
+
+    # -- context -------------------------------------------------------------------------------------------------
+
+    async def append(self, segments: Iterable[ev.Segment], node: Node) -> None:
+        """Append text to the context."""
+        added: list[Segment] = []
+        for segment in segments:
+            if segment.text:
+                self.transcript.append(segment.text)
+                added.append(TextSegment(segment.text, segment.origin))
+                self.emit("text", node, text=segment.text, origin=segment.origin)
+        if added:
+            await self.extend(added, node)
+
+    async def extend(self, segments: list[Segment], node: Node) -> None:
+        try:
+            await self.session.extend(segments)
+        except EngineError as problem:
+            raise self.engine_error(problem, node) from None
+
+    # -- variables and randomness --------------------------------------------------------------------------------
+
+    async def bind(self, name: str, append: bool, bound: Bound, node: Node) -> None:
+        """Bind a variable, or append to a list variable."""
+        if append:
+            await self.scope.ready([name])
+            held = self.scope.get(name) or Bound([])
+            before: list[Value] = held.value
+            metas: list[Any] = held.meta or [None] * len(before)
+            origin = ev.least_trusted(held.origin, bound.origin)
+            bound = Bound([*before, bound.value], origin, [*metas, bound.meta])
+        self.scope.bind(name, bound)
+        self.emit("bound", node, name=name, value=bound.value)
+
+    def noise_key(self, step_seed: int, attempt: int = 0) -> int:
+        """64 bits from run seed, step seed, branch path, loop rounds and attempt (language.md § 5)."""
+        parts = (self.shared.seed, step_seed, self.path, self.rounds, attempt)
+        return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big")
+
+
+class View:
+    """The scope as expressions see it."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def lookup(self, name: str) -> tuple[Value, Origin]:
+        bound = self._frame.scope.get(name)
+        if bound is None:
+            if self._frame.lenient:
+                return None, "author"
+            raise KeyError(name)
+        return bound.value, bound.origin
+
+    def meta(self, name: str) -> Value:
+        bound = self._frame.scope.get(name)
+        if bound is None:
+            raise KeyError(name)
+        return bound.meta
+
+    def messages(self) -> Value:
+        return list(self._frame.transcript.messages())
+
+    def transcript(self) -> str:
+        return self._frame.session.text()

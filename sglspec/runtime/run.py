@@ -1,0 +1,205 @@
+"""One run of a program: start it, follow its events, cancel it, take its result."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sglspec.analysis.inputs import bind_inputs
+from sglspec.analysis.program import Program
+from sglspec.backends.base import Backend, EngineError
+from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.document.model import Sampling
+from sglspec.runtime.context import Transcript
+from sglspec.runtime.events import Event, EventLog
+from sglspec.runtime.fork import first_error
+from sglspec.runtime.frame import ENGINE_CODES, Frame, Shared
+from sglspec.runtime.interpreter import run_steps
+from sglspec.runtime.limits import Bounds, LimitTracker, document_bounds
+from sglspec.runtime.result import Result, Status
+from sglspec.runtime.scope import Bound, Scope
+from sglspec.runtime.signals import ReturnProgram
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """seed: 64-bit, random when None; sampling: run-level options (between `defaults` and the step); bounds: the
+    host's; trace: keep the tokens of the main context in the result."""
+
+    seed: int | None = None
+    sampling: Sampling | None = None
+    bounds: Bounds | None = None
+    trace: bool = False
+
+
+class Run:
+    """A run in progress. Create with `start`; `await run.wait()` for the result."""
+
+    def __init__(self, program: Program, inputs: dict[str, Any], backend: Backend, options: RunOptions) -> None:
+        seed = options.seed if options.seed is not None else secrets.randbits(64)
+        bounds = document_bounds(program.spec.limits, options.bounds)
+        self.log = EventLog()
+        self._options = options
+        self._inputs = inputs
+        self._shared = Shared(program, backend, self.log, LimitTracker(bounds), seed, options.sampling)
+        self._task: asyncio.Task[Result] | None = None
+        self.fault: Exception | None = None
+
+    @property
+    def seed(self) -> int:
+        return self._shared.seed
+
+    def events(self, after: int = -1) -> AsyncIterator[Event]:
+        """Every event from the start (or after a sequence number), ending with the terminal one."""
+        return self.log.follow(after)
+
+    def cancel(self) -> None:
+        """Ask the run to stop. It ends with status "cancelled" and what it has so far."""
+        if self._task is None:
+            return
+        if self.log.events:
+            self._task.cancel()
+        else:
+            # A task that is cancelled before its first step never runs, and would leave no terminal event.
+            asyncio.get_running_loop().call_soon(self.cancel)
+
+    async def wait(self) -> Result:
+        """The result. Never raises for what the program did; cancelling the waiter cancels the run."""
+        assert self._task is not None
+        return await self._task
+
+    def launch(self) -> Run:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        return self
+
+    async def _run(self) -> Result:
+        shared = self._shared
+        self.log.add("run.started", program=shared.program.name, model=shared.backend.model_name, seed=shared.seed)
+        main: Frame | None = None
+        outputs: dict[str, Any] | None = None
+        status: Status = "succeeded"
+        error: Diagnostic | None = None
+        try:
+            main = await self._main_frame()
+            async with asyncio.timeout(shared.limits.bounds.seconds):
+                outputs = await self._execute(main)
+        except asyncio.CancelledError:
+            status = "cancelled"
+            error = self._problem("S714", "the run was cancelled")
+        except TimeoutError:
+            status = "failed"
+            error = self._problem("S706", f"the run took longer than {shared.limits.bounds.seconds:g} seconds")
+        except SpecError as problem:
+            status, error = "failed", problem.diagnostics[0]
+        except EngineError as problem:
+            status, error = "failed", self._problem(ENGINE_CODES.get(problem.kind, "S713"), str(problem))
+        except Exception as fault:
+            # A fault of ours: the run still ends with one terminal event, and `fault` keeps the traceback.
+            self.fault = fault
+            status, error = "failed", self._problem("S799", f"a fault in sglspec: {type(fault).__name__}: {fault}")
+        return await self._finish(main, outputs, status, error)
+
+    async def _main_frame(self) -> Frame:
+        shared = self._shared
+        if shared.program.chat:
+            shared.backend.require_chat()
+        names: dict[str, Any] = {name: Bound(value, "input") for name, value in self._inputs.items()}
+        names |= {name: Bound([]) for name in shared.program.appending}
+        session = await shared.backend.open(shared.program.name)
+        return Frame(shared, session, Scope(names), Transcript(), asyncio.TaskGroup())
+
+    async def _execute(self, main: Frame) -> dict[str, Any]:
+        """Run the steps and await every branch, read or not. Returns the outputs."""
+        returned: ReturnProgram | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                main.tasks = group
+                try:
+                    await run_steps(main, self._shared.program.spec.steps)
+                except ReturnProgram as signal:
+                    returned = signal
+            await main.scope.all_ready()
+        except BaseExceptionGroup as problems:
+            specific, rest = problems.split(SpecError)
+            if specific is not None:
+                raise first_error(specific) from None
+            raise rest.exceptions[0] if rest is not None else problems from None
+        return await self._outputs(main, returned)
+
+    async def _outputs(self, main: Frame, returned: ReturnProgram | None) -> dict[str, Any]:
+        program = self._shared.program
+        declared = program.spec.outputs
+        if returned is not None and returned.values is not None:
+            names = [t.name for t in declared.names] if declared is not None else list(returned.values)
+            return {name: returned.values.get(name) for name in names}
+        if declared is None:
+            return {name: self._value(main, name) for name in program.bindable}
+        if declared.values is None:
+            return {target.name: self._value(main, target.name) for target in declared.names}
+        return {target.name: (await main.lenient_value(value.node))[0] for target, value in declared.values}
+
+    @staticmethod
+    def _value(main: Frame, name: str) -> Any:
+        held = main.scope.get(name)
+        return None if held is None else held.value
+
+    async def _finish(
+        self, main: Frame | None, outputs: dict[str, Any] | None, status: Status, error: Diagnostic | None
+    ) -> Result:
+        shared = self._shared
+        if main is not None:
+            main.scope.take_settled()
+        bound = main.scope.bound() if main is not None else {}
+        hidden = {*shared.program.inputs, "loop"}
+        variables = {name: held.value for name, held in bound.items() if name not in hidden}
+        meta = {name: held.meta for name, held in bound.items() if name not in hidden and held.meta is not None}
+        if outputs is None:
+            declared = shared.program.spec.outputs
+            names = [t.name for t in declared.names] if declared is not None else list(shared.program.bindable)
+            outputs = {name: variables.get(name) for name in names}
+        result = Result(
+            status,
+            outputs,
+            variables,
+            main.session.text() if main is not None else "",
+            main.transcript.messages() if main is not None else [],
+            meta,
+            shared.usage,
+            shared.seed,
+            error,
+            tuple(main.session.trace()) if main is not None and self._options.trace else (),
+        )
+        if main is not None:
+            await asyncio.shield(main.session.close())
+        face = result.as_dict()
+        self.log.add(
+            {"succeeded": "run.succeeded", "failed": "run.failed", "cancelled": "run.cancelled"}[status],
+            outputs=face["outputs"],
+            usage=face["usage"],
+            error=face["error"],
+        )
+        return result
+
+    def _problem(self, code: str, message: str) -> Diagnostic:
+        return Diagnostic(code, message, file=self._shared.program.document.source.name)
+
+
+def start(program: Program, inputs: Mapping[str, Any], backend: Backend, options: RunOptions = RunOptions()) -> Run:
+    """Check the inputs (SpecError with S401, S402, S403) and start the run on the running loop."""
+    values, problems = bind_inputs(program.spec, inputs)
+    if any(problem.severity == "error" for problem in problems):
+        raise SpecError(*problems)
+    return Run(program, values, backend, options).launch()
+
+
+async def execute(
+    program: Program, inputs: Mapping[str, Any], backend: Backend, options: RunOptions = RunOptions()
+) -> Result:
+    """Run to the end."""
+    return await start(program, inputs, backend, options).wait()
+
+
+__all__ = ["Run", "RunOptions", "execute", "start"]

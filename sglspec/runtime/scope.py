@@ -1,0 +1,98 @@
+"""Variables: values with their origin, and values to come from forks that still run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sglspec.expressions import Origin
+
+Value = Any
+"""A JSON value. Values are never changed in place, so snapshots may share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A value that is there. `meta` says how a generation or selection made it."""
+
+    value: Value
+    origin: Origin = "author"
+    meta: Any = None
+
+
+class Gathered:
+    """The names that a running fork will bind. Readers wait for all of them at once."""
+
+    def __init__(self) -> None:
+        self._done: asyncio.Future[dict[str, Bound]] = asyncio.get_running_loop().create_future()
+
+    def settle(self, values: dict[str, Bound]) -> None:
+        if not self._done.done():
+            self._done.set_result(values)
+
+    @property
+    def settled(self) -> dict[str, Bound] | None:
+        done = self._done.done() and not self._done.cancelled()
+        return self._done.result() if done else None
+
+    async def values(self) -> dict[str, Bound]:
+        return await asyncio.shield(self._done)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    gathered: Gathered
+
+
+class Scope:
+    """The variables of one line of execution. A branch gets a `snapshot`."""
+
+    def __init__(self, names: dict[str, Bound | Pending] | None = None) -> None:
+        self._names: dict[str, Bound | Pending] = dict(names or {})
+
+    def snapshot(self) -> Scope:
+        return Scope(self._names)
+
+    def bind(self, name: str, bound: Bound) -> None:
+        self._names[name] = bound
+
+    def expect(self, names: Iterable[str], gathered: Gathered) -> None:
+        for name in names:
+            self._names[name] = Pending(gathered)
+
+    def unbind(self, name: str) -> None:
+        self._names.pop(name, None)
+
+    async def ready(self, names: Iterable[str]) -> None:
+        """Wait until none of these names is still to come."""
+        for name in names:
+            pending = self._names.get(name)
+            if isinstance(pending, Pending):
+                self._take(pending.gathered, await pending.gathered.values())
+
+    def _take(self, gathered: Gathered, values: dict[str, Bound]) -> None:
+        for name, held in list(self._names.items()):
+            if isinstance(held, Pending) and held.gathered is gathered:
+                if name in values:
+                    self._names[name] = values[name]
+                else:
+                    del self._names[name]
+
+    def take_settled(self) -> None:
+        """Bind what has come in without waiting for the rest (for the result of a run that stopped early)."""
+        for held in list(self._names.values()):
+            if isinstance(held, Pending) and (values := held.gathered.settled) is not None:
+                self._take(held.gathered, values)
+
+    async def all_ready(self) -> None:
+        await self.ready(list(self._names))
+
+    def get(self, name: str) -> Bound | None:
+        """The bound value; None when there is none (or it is still to come: call `ready` first)."""
+        held = self._names.get(name)
+        return held if isinstance(held, Bound) else None
+
+    def bound(self) -> dict[str, Bound]:
+        return {name: held for name, held in self._names.items() if isinstance(held, Bound)}

@@ -1,0 +1,50 @@
+"""The HTTP server: programs posted to `/v1/runs`, answered with JSON or server-sent events.
+
+`app` is the ASGI application with settings from the environment (`SGLSPEC_MODEL`, `SGLSPEC_BACKEND`); it is built
+when it is first asked for. `serve` listens. Importing this package imports neither FastAPI nor a model.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sglspec.diagnostics import Diagnostic, SpecError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    app: FastAPI
+
+DEFAULT_PORT = 8080
+
+
+def __getattr__(name: str) -> FastAPI:
+    """Build `app` when it is first asked for (PEP 562), and keep it."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sglspec.server.application import create_app
+
+    built = create_app(os.environ.get("SGLSPEC_BACKEND") or None, os.environ.get("SGLSPEC_MODEL") or None)
+    globals()["app"] = built
+    return built
+
+
+def serve(
+    host: str = "127.0.0.1", port: int = DEFAULT_PORT, model: str | None = None, backend: str | None = None
+) -> None:
+    """Listen until the process is told to stop; the address goes to stderr. Port 0 takes a free one.
+
+    Raises SpecError: S609 for an address that is not loopback or not free, S607 when the server's packages are missing.
+    """
+    try:
+        from sglspec.server.listen import listen
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("sglspec"):
+            raise
+        message = f"the server needs the package `{error.name}`, which is not installed"
+        raise SpecError(Diagnostic("S607", message, help="Run `pip install 'sglspec[server]'`.")) from None
+    listen(host, port, model, backend)
+
+
+__all__ = ["DEFAULT_PORT", "app", "serve"]

@@ -1,0 +1,76 @@
+"""`sglspec serve`: the application on a loopback address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+import uvicorn
+from fastapi import FastAPI
+
+from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.server.application import create_app
+from sglspec.server.guard import is_loopback
+
+MAX_HEADER_BYTES = 65_536
+DRAIN_SECONDS = 5.0
+"""How long runs may go on after the signal to stop; then they are cancelled and their streams say so."""
+
+
+def listen(host: str, port: int, model: str | None, backend: str | None) -> None:
+    """See `sglspec.server.serve`."""
+    if not is_loopback(host):
+        message = f"the server listens on this machine only, and `{host}` is not a loopback address"
+        raise SpecError(Diagnostic("S609", message, help="Use 127.0.0.1, ::1 or localhost."))
+    listener = bind(host, port)
+    address = f"[{host}]" if ":" in host else host
+    print(f"sglspec: listening on http://{address}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
+    app = create_app(backend, model)
+    with listener:
+        Server(config(app), app).run(sockets=[listener])
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises SpecError (S609) when the address is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        message = f"the server cannot listen on {host} port {port}: {reason}"
+        help = "Choose another port with `--port`; 0 takes a free one."
+        raise SpecError(Diagnostic("S609", message, help=help)) from None
+
+
+def config(app: FastAPI) -> uvicorn.Config:
+    """h11, because the faster parser takes headers of any size."""
+    return uvicorn.Config(
+        app,
+        http="h11",
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(DRAIN_SECONDS) + 5,
+    )
+
+
+class Server(uvicorn.Server):
+    """Lets runs go on for a while after the signal to stop, then cancels them so that their streams end properly."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        timer = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._app.state.runs.cancel_all)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+
+__all__ = ["Server", "bind", "config", "listen"]

@@ -1,0 +1,69 @@
+"""The local backend behind the protocols that programs see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sglspec.backends.base import Backend, EngineError, GenRequest, RoleClose, RoleOpen, Session, TextSegment
+from sglspec.backends.local import LocalBackend, open_local
+from tests.engine import tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.build(tmp_path_factory.mktemp("local"))
+
+
+async def text_of(session: Session, request: GenRequest) -> str:
+    return "".join([delta.text async for delta in session.generate(request)])
+
+
+async def test_a_small_program(folder: Path) -> None:
+    backend: Backend = await open_local(folder, threads=1)
+    assert isinstance(backend, Backend)
+    assert backend.model_name == folder.name
+    assert backend.capabilities.chat
+    assert not backend.capabilities.concat_kv
+    backend.require_chat()
+    session = await backend.open("main")
+    assert isinstance(session, Session)
+    await session.extend([RoleOpen("user"), TextSegment("Hi"), RoleClose(), RoleOpen("assistant")])
+    branches = await session.fork(2)
+    texts = [await text_of(branch, GenRequest(max_tokens=5)) for branch in branches]
+    assert texts[0] == texts[1]
+    scores = await session.score(["yes", "no"], "length_normalized", label="x")
+    assert scores.index in (0, 1)
+    await session.concat(branches, "concat")
+    assert session.text().endswith(texts[0] * 2)
+    assert session.trace()[-1].origin == "generated"
+    for one in (*branches, session):
+        await one.close()
+    await backend.close()
+    with pytest.raises(EngineError):
+        await text_of(await backend.open(), GenRequest())
+
+
+async def test_options_that_mean_nothing(folder: Path) -> None:
+    for options in ({"nonsense": 1}, {"step_tokens": 0}):
+        with pytest.raises(EngineError) as caught:
+            await open_local(folder, **options)
+        assert caught.value.kind == "unsupported"
+
+
+async def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(EngineError):
+        await open_local(tmp_path / "nowhere")
+
+
+async def test_no_template(tmp_path: Path) -> None:
+    path = tiny.build(tmp_path / "plain")
+    tiny.write_tokenizer(path, template=None)
+    backend = await open_local(path)
+    assert isinstance(backend, LocalBackend)
+    assert not backend.capabilities.chat
+    with pytest.raises(EngineError) as caught:
+        backend.require_chat()
+    assert caught.value.kind == "no_template"
+    await backend.close()

@@ -1,0 +1,80 @@
+"""`sglspec check`."""
+
+from __future__ import annotations
+
+import json
+
+from .conftest import HELLO
+
+WRONG = "sglspec: v1\nsteps:\n  - gen: x\n    max_token: 3\n"
+WARNED = HELLO.replace("{{ city }}", "It")
+
+
+def test_clean_document(cli, write):
+    write("hello.yaml", HELLO)
+    done = cli("check", "hello.yaml")
+    assert (done.code, done.out, done.err) == (0, "1 document, no problems\n", "")
+
+
+def test_errors_go_to_standard_output(cli, write):
+    write("wrong.yaml", WRONG)
+    done = cli("check", "wrong.yaml")
+    assert done.code == 1
+    assert "wrong.yaml:4:5" in done.out
+    assert "S201" in done.out
+    assert "`max_tokens`" in done.out
+    assert done.out.splitlines()[-1] == "1 error"
+    assert done.err == ""
+
+
+def test_several_documents_and_folders(cli, write):
+    write("a/one.sglspec.yaml", HELLO)
+    write("a/b/two.sglspec.yml", WRONG)
+    write("a/b/three.sglspec.json", json.dumps({"sglspec": "v1", "steps": ["x"]}))
+    write("a/other.yaml", WRONG)
+    write("a/.hidden/four.sglspec.yaml", WRONG)
+    write("five.txt", HELLO)
+    done = cli("check", "a", "five.txt")
+    assert done.code == 1
+    assert done.out.splitlines()[-1] == "4 documents, 1 with errors"
+    assert "a/b/two.sglspec.yml:4:5" in done.out
+
+
+def test_json(cli, write):
+    write("wrong.yaml", WRONG)
+    write("hello.yaml", HELLO)
+    done = cli("check", "--format", "json", "wrong.yaml", "hello.yaml")
+    (found,) = json.loads(done.out)
+    assert done.code == 1
+    assert (found["code"], found["file"], found["range"]["start"]) == ("S201", "wrong.yaml", {"line": 4, "column": 5})
+    assert json.loads(cli("check", "--format", "json", "hello.yaml").out) == []
+
+
+def test_warnings(cli, write):
+    write("warned.yaml", WARNED)
+    done = cli("check", "warned.yaml")
+    assert done.code == 0
+    assert "W302" in done.out
+    assert cli("check", "--strict", "warned.yaml").code == 1
+
+
+def test_standard_input(cli):
+    done = cli("check", "-", stdin=WRONG)
+    assert done.code == 1
+    assert "<stdin>:4:5" in done.out
+
+
+def test_unreadable(cli, write, tmp_path):
+    write("wrong.yaml", WRONG)
+    (tmp_path / "empty").mkdir()
+    assert cli("check", "nowhere.yaml", "wrong.yaml").code == 2
+    assert cli("check", "empty").code == 2
+    assert cli("check").code == 2
+    assert cli("check", "--format", "xml", "wrong.yaml").code == 2
+
+
+def test_colours_on_a_terminal_only(cli, terminal, write):
+    write("wrong.yaml", WRONG)
+    assert "\x1b[" in terminal("check", "wrong.yaml").out
+    assert "\x1b[" not in terminal("check", "wrong.yaml", NO_COLOR="1").out
+    assert "\x1b[" not in cli("check", "wrong.yaml").out

@@ -1,0 +1,102 @@
+"""The small commands, and what no command may do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import HELLO, environment
+
+HEAVY = ("torch", "transformers", "numpy", "fastapi")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "hello.yaml"], ["check", "--help"], ["explain", "S201"]])
+def test_light_commands_load_nothing_heavy(write, tmp_path, arguments):
+    write("hello.yaml", HELLO)
+    code = (
+        "import sys\nfrom sglspec.cli import main\n"
+        f"code = main({arguments!r})\n"
+        f"print(code, [m for m in {(*HEAVY, 'rich')!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment(), check=False
+    )
+    assert done.stderr == "0 []\n"
+
+
+def test_importing_the_package_does_nothing():
+    code = "import sys, sglspec\nprint([m for m in sys.modules if m.startswith('sglspec')], sglspec.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    assert done.stdout.startswith("['sglspec'] ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["models"], ["nonsense"], ["run"], ["run", "a.yaml", "--nonsense"]])
+def test_wrong_usage(cli, arguments):
+    done = cli(*arguments)
+    assert done.code == 2
+    assert "Usage:" in done.out + done.err
+
+
+def test_help_names_every_command(cli):
+    done = cli("--help")
+    assert done.code == 0
+    for name in ("run", "check", "schema", "models", "explain", "serve", "version"):
+        assert f"\n  {name} " in done.out
+    assert cli("run", "-h").out == cli("run", "--help").out
+
+
+def test_version(cli):
+    done = cli("version")
+    assert done.out.startswith("sglspec ")
+    assert done.out == cli("--version").out
+    details = json.loads(cli("version", "--json").out)
+    assert details["language"] == "v1"
+    assert set(details) == {"sglspec", "language", "python", "packages"}
+
+
+def test_schema(cli):
+    assert json.loads(cli("schema").out)["title"] == "sglspec v1"
+
+
+def test_explain(cli, terminal):
+    page = cli("explain", "S201").out
+    assert page.startswith("# S201")
+    assert cli("explain", "unknown-key").out == page
+    assert "\x1b[" in terminal("explain", "S201").out
+
+
+def test_explain_of_an_unknown_code(cli):
+    done = cli("explain", "unknwn-key")
+    assert done.code == 2
+    assert "Did you mean unknown-key?" in done.err
+
+
+def test_models_ls(cli, tmp_path):
+    done = cli("models", "ls", SGLSPEC_HOME=str(tmp_path))
+    assert done.code == 0
+    assert "smollm2-135m-instruct  no " in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["no-such-model"], "S601"), (["smollm2-135m-instruct", "--from", "nowhere.whl"], "S602")],
+)
+def test_models_pull_that_fails(cli, tmp_path, arguments, says):
+    done = cli("models", "pull", *arguments, SGLSPEC_HOME=str(tmp_path))
+    assert done.code == 5
+    assert says in done.err
+    assert done.out == ""
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "example.org", "::"])
+def test_serve_listens_on_this_machine_only(cli, host):
+    done = cli("serve", "--host", host)
+    assert done.code == 2
+    assert "loopback" in done.err
+
+
+def test_serve_port(cli):
+    assert cli("serve", "--port", "70000").code == 2

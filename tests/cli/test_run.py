@@ -1,0 +1,251 @@
+"""`sglspec run`: what is printed where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import FORK, HELLO, TYPED
+
+SCRIPTED = ("--backend", "scripted:replies.yaml")
+
+
+@pytest.fixture
+def hello(cli, write):
+    write("hello.sglspec.yaml", HELLO)
+    write("replies.yaml", "country: France\n")
+
+    def run(*arguments: str, **more):
+        return cli("run", "hello.sglspec.yaml", *SCRIPTED, *arguments, **more)
+
+    return run
+
+
+def run_text(cli, write, text: str, *arguments: str, replies: str = "{}\n", **more):
+    write("program.yaml", text)
+    write("replies.yaml", replies)
+    return cli("run", "program.yaml", *SCRIPTED, *arguments, **more)
+
+
+def steps(*lines: str) -> str:
+    return "sglspec: v1\nsteps:\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def test_one_text_is_printed_as_it_is(hello):
+    done = hello()
+    assert (done.code, done.out, done.err) == (0, "France\n", "")
+
+
+def test_several_outputs_are_one_object(cli, write):
+    done = run_text(cli, write, TYPED, "--set", "count=2")
+    assert json.loads(done.out) == {"count": 2, "tags": [], "note": "none"}
+
+
+def test_one_output_that_is_no_text_is_an_object(cli, write):
+    done = run_text(cli, write, steps("- set: {n: 3}"))
+    assert json.loads(done.out) == {"n": 3}
+
+
+def test_json_is_the_whole_result(hello):
+    done = hello("--json", "--seed", "7")
+    result = json.loads(done.out)
+    assert done.code == 0
+    assert result["status"] == "succeeded"
+    assert result["outputs"] == {"country": "France"}
+    assert result["seed"] == 7
+    assert set(result) == {
+        "status", "outputs", "variables", "text", "messages", "meta", "usage", "seed", "error"
+    }  # fmt: skip
+
+
+def test_json_of_a_failed_run(cli, write):
+    done = run_text(cli, write, steps("- set: {n: 3}", "- fail: not today"), "--json")
+    result = json.loads(done.out)
+    assert done.code == 3
+    assert result["status"] == "failed"
+    assert result["error"]["code"] == "S701"
+    assert result["variables"] == {"n": 3}
+    assert "S701" in done.err
+
+
+def test_json_of_a_document_with_errors(cli, write):
+    done = run_text(cli, write, steps("- gen: x", "  max_token: 3"), "--json")
+    answer = json.loads(done.out)
+    assert done.code == 1
+    assert answer["status"] == "refused"
+    assert answer["error"]["code"] == answer["diagnostics"][0]["code"] == "S201"
+
+
+def test_document_with_errors(cli, write):
+    done = run_text(cli, write, steps("- gen: x", "  max_token: 3"))
+    assert done.code == 1
+    assert done.out == ""
+    assert "program.yaml:4:5" in done.err
+    assert "^^^" in done.err
+
+
+def test_failing_run_points_into_the_document(cli, write):
+    done = run_text(cli, write, steps("- set: {n: 3}", "- check: n == 4"))
+    assert done.code == 3
+    assert done.out == ""
+    assert "program.yaml:4:" in done.err
+    assert "S702" in done.err
+    assert "n == 4" in done.err.split("S702")[1]
+
+
+def test_a_limit(cli, write):
+    text = "sglspec: v1\nlimits: {iterations: 3}\nsteps:\n  - set: {n: 0}\n  - while: n < 9\n    max: 100\n    do:\n      - set: {n: '{{ n + 1 }}'}\n"
+    done = run_text(cli, write, text)
+    assert done.code == 4
+    assert "S705" in done.err
+    assert json.loads(done.out) == {"n": 3}
+
+
+def test_a_time_limit(process, write):
+    text = HELLO.replace("steps:", "limits: {seconds: 0.2}\nsteps:")
+    done = run_text(process, write, text, replies="country: a long long long answer\n", runner="slow")
+    assert done.code == 4
+    assert "S706" in done.err
+
+
+def test_missing_document(cli):
+    done = cli("run", "nowhere.yaml")
+    assert done.code == 2
+    assert "S100" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--backend", "nonsense"), 5, "S601"),
+        (("--model", "no-such-model"), 5, "S601"),
+        (("--model", "./no-such-folder"), 5, "S602"),
+        (("--backend", "scripted:missing.yaml"), 2, "S100"),
+    ],
+)
+def test_backend_that_cannot_be_opened(cli, write, tmp_path, arguments, code, says):
+    write("hello.yaml", HELLO)
+    done = cli("run", "hello.yaml", *arguments, SGLSPEC_HOME=str(tmp_path))
+    assert done.code == code
+    assert says in done.err
+    assert done.out == ""
+
+
+def test_model_that_is_not_here_names_the_command(cli, write, tmp_path):
+    write("hello.yaml", HELLO)
+    done = cli("run", "hello.yaml", SGLSPEC_HOME=str(tmp_path))
+    assert done.code == 5
+    assert "sglspec models pull" in done.err
+
+
+def test_model_of_the_document_is_used(cli, write, tmp_path):
+    write("hello.yaml", HELLO.replace("steps:", "model: ./a-folder\nsteps:"))
+    done = cli("run", "hello.yaml", SGLSPEC_HOME=str(tmp_path))
+    assert "./a-folder" in done.err
+    done = cli("run", "hello.yaml", "--model", "./b-folder", SGLSPEC_HOME=str(tmp_path))
+    assert "./b-folder" in done.err
+
+
+def test_events_are_one_object_a_line(hello):
+    done = hello("--stream", "events")
+    events = [json.loads(line) for line in done.out.splitlines()]
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert events[0]["type"] == "run.started"
+    assert [e["type"] for e in events if e["type"].startswith("run.")] == ["run.started", "run.succeeded"]
+    assert events[-1]["outputs"] == {"country": "France"}
+
+
+def test_events_of_a_failed_run(cli, write):
+    done = run_text(cli, write, steps("- fail: no"), "--stream", "events")
+    assert done.code == 3
+    assert json.loads(done.out.splitlines()[-1])["type"] == "run.failed"
+
+
+def test_stream_none(hello):
+    assert hello("--stream", "none").out == "France\n"
+
+
+def test_stream_text_in_a_pipe_has_no_colours(hello):
+    done = hello("--stream", "text")
+    assert done.out == "Paris is the capital of France\n"
+    assert "\x1b" not in done.out + done.err
+
+
+@pytest.mark.parametrize("kind", ["text", "events"])
+def test_json_and_a_stream_exclude_each_other(hello, kind):
+    done = hello("--json", "--stream", kind)
+    assert done.code == 2
+
+
+@pytest.mark.parametrize("seed", ["-1", "18446744073709551616", "x"])
+def test_bad_seed(hello, seed):
+    assert hello("--seed", seed).code == 2
+
+
+def test_trace(hello, tmp_path):
+    done = hello("--trace", "trace.json", "--seed", "5")
+    trace = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))
+    assert (done.code, done.out) == (0, "France\n")
+    assert (trace["program"], trace["model"], trace["seed"], trace["status"]) == ("hello", "scripted", 5, "succeeded")
+    assert trace["tokens"] == []
+    assert trace["events"][-1]["type"] == "run.succeeded"
+
+
+def test_trace_of_a_failed_run(cli, write, tmp_path):
+    run_text(cli, write, steps("- fail: no"), "--trace", "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["status"] == "failed"
+
+
+@pytest.mark.parametrize("path", ["nowhere/trace.json", "-"])
+def test_trace_that_cannot_be_written(hello, path):
+    done = hello("--trace", path)
+    assert done.code == 2
+    assert done.out == ""
+
+
+def test_fault_of_sglspec(process, write, tmp_path):
+    done = run_text(process, write, HELLO, replies="country: x\n", runner="fault", TMPDIR=str(tmp_path))
+    assert done.code == 70
+    assert "Traceback" not in done.err
+    assert len(done.err.splitlines()) == 1
+    report = next(tmp_path.glob("sglspec-fault-*.txt"))
+    assert str(report) in done.err
+    assert "something that nobody expected" in report.read_text(encoding="utf-8")
+
+
+def test_fault_while_streaming_does_not_hang(process, write, tmp_path):
+    done = run_text(
+        process, write, HELLO, "--stream", "events", replies="country: x\n", runner="fault", TMPDIR=str(tmp_path)
+    )
+    assert done.code == 70
+
+
+def test_output_is_utf8_whatever_the_locale(process, write):
+    done = run_text(
+        process, write, HELLO, replies="country: 日本 🎌\n", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"
+    )
+    assert (done.code, done.out) == (0, "日本 🎌\n")
+
+
+def test_piped_model_text_is_untouched(process, write):
+    done = run_text(process, write, HELLO, replies='country: "a\\e[31mred"\n')
+    assert done.out == "a\x1b[31mred\n"
+
+
+def test_half_characters_are_refused(cli, write):
+    done = run_text(cli, write, TYPED, "--set", "count=1", "--set", 'note:="\\ud800"')
+    assert done.code == 2
+    assert "S113" in done.err
+
+
+def test_branches_come_as_blocks(process, write):
+    done = run_text(
+        process, write, FORK, "--stream", "text", replies="tip: [eat well, move daily, sleep enough]\n", runner="slow"
+    )
+    assert done.code == 0
+    for number, (topic, tip) in enumerate(
+        [("food", "eat well"), ("movement", "move daily"), ("sleep", "sleep enough")], start=1
+    ):
+        block = f"┌ branch {number} of 3\n│ user\n│ One tip on {topic}.\n│\n│ assistant\n│ {tip}\n└"
+        assert block in done.out

@@ -1,0 +1,174 @@
+"""Grammars: what comes out matches, ends when it should, and fails alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sglspec_engine.types import EngineError, GenRequest, Sampling, TextSegment
+from tests.engine.drive import Oracle, collect, ids_of, running
+
+JSON = """start: obj
+obj: "{" "\\"name\\":" str "," "\\"tags\\":" arr "," "\\"ok\\":" ("true" | "false") "}"
+arr: "[" (str ("," str)*)? "]"
+str: /"[a-z ]{0,6}"/
+"""
+
+
+@pytest.mark.parametrize("forced", [True, False])
+async def test_output_parses(tiny_llama: Path, forced: bool) -> None:
+    async with running(tiny_llama, forced=forced) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Give JSON:")])
+        branches = await session.fork(6)
+
+        async def one(key: int) -> tuple[str, int]:
+            sampling = Sampling(temperature=1.0 if key else 0.0)
+            finish, tokens = await collect(
+                branches[key], grammar=JSON, max_tokens=200, noise_key=key, sampling=sampling
+            )
+            assert finish.reason in ("constraint", "end")
+            assert sum(t.forced for t in tokens) == finish.usage.forced_tokens
+            return finish.text, finish.usage.forced_tokens
+
+        for text, forced_tokens in await asyncio.gather(*(one(key) for key in range(6))):
+            value = json.loads(text)
+            assert list(value) == ["name", "tags", "ok"]
+            assert forced_tokens > 0
+
+
+async def test_forced_tokens_change_the_steps_and_not_the_context(tiny_llama: Path) -> None:
+    grammar = 'start: "this text is fixed from end to end, " ("yes" | "no")'
+    found = []
+    for forced in (True, False):
+        async with running(tiny_llama, forced=forced) as engine:
+            session = engine.open()
+            await session.extend([TextSegment("Q")])
+            prompt = ids_of(session)
+            finish, tokens = await collect(session, grammar=grammar, max_tokens=60)
+            Oracle(tiny_llama).assert_logprobs(prompt, tokens)
+            assert engine.metrics.embedded_tokens == finish.usage.computed_tokens
+            found.append((finish.text, engine.metrics.forwards))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] < found[1][1]
+
+
+async def test_limits_count_forced_tokens(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        for limit in range(1, 12):
+            session = engine.open()
+            await session.extend([TextSegment("Q")])
+            prompt = ids_of(session)
+            finish, tokens = await collect(session, grammar='start: "abc def ghi jkl mno pqr"', max_tokens=limit)
+            assert len(tokens) <= limit
+            assert ids_of(session) == prompt + [t.id for t in tokens]
+            assert finish.reason == ("length" if len(tokens) == limit and len(finish.text) < 23 else "constraint")
+            await session.close()
+        await engine.check()
+        assert engine.pool.live_bytes == 0
+
+
+async def test_stops_apply_within_forced_text(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Q")])
+        finish, _ = await collect(session, grammar='start: "abc def ghi jkl"', stop=("ef g",))
+        assert (finish.text, finish.reason) == ("abc d", "stop")
+        assert session.text() == "Qabc d"
+
+
+async def test_a_complete_text_ends_where_the_model_wants_something_else(tiny_llama: Path) -> None:
+    """Digits may go on for ever; the text ends as soon as the likeliest token is no digit."""
+    oracle = Oracle(tiny_llama)
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("number ")])
+        prompt = ids_of(session)
+        finish, tokens = await collect(session, grammar="start: /[0-9]+/", max_tokens=50)
+        assert re.fullmatch("[0-9]+", finish.text)
+        assert finish.reason in ("constraint", "end")
+        ids = [t.id for t in tokens]
+        if finish.reason == "constraint":
+            best = int(oracle.logits([*prompt, *ids])[-1, : oracle.vocabulary.size].argmax())
+            assert not oracle.vocabulary.token_bytes[best].isdigit()
+        likely = oracle.vocabulary.encode_content("7", after="text")[0]
+        finish, tokens = await collect(
+            session,
+            grammar="start: /[0-9]+/",
+            max_tokens=9,
+            min_tokens=5,
+            sampling=Sampling(logit_bias=((likely, 50.0),)),
+        )
+        assert len(finish.text) >= 5
+
+
+async def test_nothing_may_follow(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Q")])
+        finish, _ = await collect(session, grammar='start: "a" | "b"', min_tokens=7)
+        assert (finish.reason, len(finish.text)) == ("constraint", 1)
+        finish, tokens = await collect(session, grammar='start: ""')
+        assert (finish.text, finish.reason, tokens) == ("", "constraint", [])
+
+
+async def test_control_tokens_are_no_text_of_a_grammar(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Q")])
+        finish, tokens = await collect(session, grammar='start: "<|im_start|>x"', max_tokens=40)
+        assert finish.text == "<|im_start|>x"
+        assert not {t.id for t in tokens} & engine.vocabulary.control_ids
+
+
+async def test_a_bad_grammar_fails_alone(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        good, bad = engine.open(), engine.open()
+        for session in (good, bad):
+            await session.extend([TextSegment("Q")])
+        results = await asyncio.gather(
+            collect(good, grammar="start: /[a-z]{5}/"), collect(bad, grammar="start: nope"), return_exceptions=True
+        )
+        assert isinstance(results[1], EngineError)
+        assert results[1].kind == "constraint"
+        assert not isinstance(results[0], BaseException)
+        before = ids_of(bad)
+        with pytest.raises(EngineError):
+            await collect(bad, grammar="start: nope")
+        assert ids_of(bad) == before
+        finish, _ = await collect(bad, grammar='start: "fine"')
+        assert finish.text == "fine"
+
+
+async def test_a_compilation_that_takes_too_long(tiny_llama: Path) -> None:
+    async with running(tiny_llama, grammar_timeout=0.05) as engine:
+        from concurrent.futures import Future
+        from unittest import mock
+
+        never: Future = Future()
+        session = engine.open()
+        await session.extend([TextSegment("Q")])
+        with mock.patch.object(engine._grammars, "compile", lambda grammar: never):
+            with pytest.raises(EngineError) as caught:
+                await collect(session, grammar="start: /a/")
+            assert caught.value.kind == "constraint"
+            stream = session.generate(GenRequest(grammar="start: /a/"))
+            task = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await collect(session, max_tokens=2)
+
+
+async def test_compiled_grammars_are_kept_and_forgotten(tiny_llama: Path) -> None:
+    async with running(tiny_llama, grammar_cache=2) as engine:
+        grammars = engine._grammars
+        first = grammars.compile("start: /a/")
+        assert grammars.compile("start: /a/") is first
+        grammars.compile("start: /b/")
+        grammars.compile("start: /c/")
+        assert grammars.compile("start: /a/") is not first

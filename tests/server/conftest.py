@@ -1,0 +1,134 @@
+"""Applications over scripted backends, asked in the process or over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from sglspec.backends.base import Backend, Delta, GenRequest, Session
+from sglspec.backends.scripted import ScriptedBackend, ScriptedSession
+from sglspec.server.application import create_app
+from sglspec.server.listen import Server, bind, config
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "04-essay-judge.sglspec.yaml"
+JUDGE_REPLIES: dict[str, Any] = {
+    "related": "yes",
+    "judgment": " Clear and short. ",
+    "summary": " a good essay",
+    "grade": {"summary": "good", "letter": "A"},
+}
+
+
+class Stuck(ScriptedBackend):
+    """A model that never says anything. `started` and `cancelled` tell what happened to its generation."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.started = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def open(self, label: str = "") -> Session:
+        return StuckSession(self)
+
+
+class StuckSession(ScriptedSession):
+    def __init__(self, backend: Stuck) -> None:
+        super().__init__(backend)
+        self._stuck = backend
+
+    async def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
+        self._stuck.started.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            self._stuck.cancelled.set()
+            raise
+        yield Delta("")
+
+
+class Broken(ScriptedBackend):
+    """A model with a fault in it."""
+
+    async def open(self, label: str = "") -> Session:
+        return BrokenSession(self)
+
+
+class BrokenSession(ScriptedSession):
+    async def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
+        raise ZeroDivisionError("secret of the house")
+        yield Delta("")
+
+
+@pytest.fixture
+def judge() -> str:
+    return EXAMPLE.read_text()
+
+
+@pytest.fixture
+def stuck() -> Callable[[], Stuck]:
+    return Stuck
+
+
+@pytest.fixture
+def broken() -> Callable[[], Broken]:
+    return lambda: Broken({})
+
+
+MakeApp = Callable[..., FastAPI]
+
+
+@pytest.fixture
+def make_app() -> MakeApp:
+    """An application over a backend, or over scripted replies (the essay judge's unless given)."""
+
+    def make(backend: Backend | None = None, replies: dict[str, Any] | None = None, **options: Any) -> FastAPI:
+        async def opener(reference: str | None, model: str | None) -> Backend:
+            return backend or ScriptedBackend(JUDGE_REPLIES if replies is None else replies)
+
+        return create_app(opener=opener, **options)
+
+    return make
+
+
+MakeClient = Callable[[FastAPI], httpx.AsyncClient]
+
+
+@pytest.fixture
+def client_of() -> MakeClient:
+    """A client that calls the application in the process; a fault in it becomes what a server would answer."""
+
+    def client(app: FastAPI) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost")
+
+    return client
+
+
+Listening = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+@pytest.fixture
+def listening() -> Listening:
+    """A client of the application behind uvicorn on a free port."""
+
+    @asynccontextmanager
+    async def run(app: FastAPI) -> AsyncGenerator[httpx.AsyncClient, None]:
+        listener = bind("127.0.0.1", 0)
+        server = Server(config(app), app)
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+                yield client
+        finally:
+            server.should_exit = True
+            await task
+            listener.close()
+
+    return run
