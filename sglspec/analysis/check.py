@@ -12,7 +12,7 @@ from sglspec.analysis.names import Names
 from sglspec.analysis.program import Program
 from sglspec.analysis.sites import every_step
 from sglspec.diagnostics import Related, Report
-from sglspec.document.fields import Target
+from sglspec.document.fields import Param, Target
 from sglspec.document.load import Document, load_document
 from sglspec.document.model import Gen, Outputs, Return, TextStep
 from sglspec.document.nodes import Mapping, Node, Source
@@ -29,6 +29,7 @@ def check(document: Document, report: Report) -> Program | None:
     spec = document.spec
     _not_yet(document, report)
     _ids(document, report)
+    _limits(document, report)
     decls = DeclChecker(document, report)
     decls.check_all(spec.inputs, fields=False)
     for step in every_step(spec.steps):
@@ -77,6 +78,14 @@ def _ids(document: Document, report: Report) -> None:
             message = f"the id `{step.id}` is used twice"
             report.add(document.diagnostic("S214", message, node, related=related))
         first.setdefault(step.id, node)
+
+
+def _limits(document: Document, report: Report) -> None:
+    limits = document.spec.limits
+    for name in ("tokens", "branches", "depth", "iterations", "seconds") if limits is not None else ():
+        param: Param | None = getattr(limits, name)
+        if param is not None and param.template is not None:
+            report.add(document.diagnostic("S203", f"`{name}` takes a number, not a template", param.node))
 
 
 def _outputs(document: Document, report: Report, flow: Flow) -> None:

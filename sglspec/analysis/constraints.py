@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -86,18 +86,6 @@ def regex_constraint(pattern: str) -> Constraint:
     return Constraint("regex", grammar, type="string", source=pattern)
 
 
-def compile_regex(pieces: Iterable[tuple[str, bool]]) -> Constraint:
-    """A regex whose template was rendered: (text, written by the author). What was inserted matches as it is.
-
-    ConstraintError, a ValueError, as for `regex_constraint`; the offsets are those of the rendered pattern.
-    """
-    return regex_constraint("".join(text if literal else _inserted(text) for text, literal in pieces))
-
-
-def _inserted(text: str) -> str:
-    return escape(text) if len(text) == 1 else f"(?:{escape(text)})"
-
-
 def schema_constraint(schema: dict[str, Any], *, pretty: bool = False, lenient: bool = False) -> Constraint:
     """JSON under a JSON Schema. ConstraintError (S501 to S505) with a pointer into the schema."""
     check_schema(schema, lenient=lenient)
@@ -154,7 +142,6 @@ def _kind(value: Any) -> str:
 __all__ = [
     "Constraint",
     "ConstraintError",
-    "compile_regex",
     "escape",
     "fields_constraint",
     "regex_constraint",

@@ -10,10 +10,10 @@ from sglspec.analysis.forks import walk_fork
 from sglspec.analysis.gens import GenChecker
 from sglspec.analysis.names import Names, narrowed
 from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
-from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue
+from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
 from sglspec.analysis.scopes import Jumps, Place, State
 from sglspec.analysis.sites import Site, own_sites, set_key
-from sglspec.analysis.texts import Compiler
+from sglspec.analysis.texts import Compiler, expressions_of
 from sglspec.analysis.types import (
     ANY,
     STRING,
@@ -26,7 +26,7 @@ from sglspec.analysis.types import (
     of_value,
 )
 from sglspec.diagnostics import Report
-from sglspec.document.fields import Expr, Items
+from sglspec.document.fields import TEMPLATE_MARK, Expr, Items
 from sglspec.document.load import Document
 from sglspec.document.model import (
     VERBS,
@@ -204,10 +204,23 @@ class Flow:
 
     def _gen(self, step: Gen) -> None:
         if step.regex is not None:
-            self.compiler.text(step.regex)
+            template = self.compiler.text(step.regex)
+            if template is not None and not template.is_constant:
+                self.gens.regex_template(step.regex, template)
+        if step.schema_ is not None and isinstance(step.schema_.node, Scalar):
+            self._inserted_schema(step.schema_.node)
         self.params(step)
         self.gens.sampling(step, self.document.spec.defaults)
         self._bind(step, self.gens.constraint(step))
+
+    def _inserted_schema(self, node: Scalar) -> None:
+        """`schema: "{{ input }}"`: a value that is a schema."""
+        if not TEMPLATE_MARK.search(node.text):
+            return
+        compiled = self.compiler.value(node, ())
+        if isinstance(compiled, Rendered) and compiled.template.single is None:
+            help = "Write exactly one `{{ … }}`, with nothing around it."
+            self.report.add(self.document.diagnostic("S203", "a schema is a mapping, not a text", node, help=help))
 
     def _select(self, step: Select) -> None:
         compiled = self.compiler.items(step.choices, self.names.visible(self.state, self.place))
@@ -246,11 +259,13 @@ class Flow:
             case Messages():
                 self.compiler.expression(step.messages)
             case Call() | Include() | Tool():
+                self.names.secrets_allowed = not isinstance(step, Include)
                 for value in (step.args or {}).values():
                     self.value(value.node)
+                self.names.secrets_allowed = False
                 self._bind(step, ANY)
             case Scratch():
-                self.inside(step.scratch, self.state.copy(), self.place.in_fork(None, Jumps()))
+                self.inside(step.scratch, self.state.part(), self.place.in_fork(None, Jumps()))
                 for target in step.export or ():
                     site = Site(target.name, target.append, target.node, id(step))
                     self.names.bind(site, ANY, self.state, self.place)
@@ -302,7 +317,7 @@ class Flow:
             self._misplaced(step, f"`{step.VERB}` cannot leave a `{around}`", help)
         elif self.place.jumps is not None and not self.state.muted:
             jumps = self.place.jumps
-            (jumps.breaks if isinstance(step, Break) else jumps.continues).append(self.state.copy())
+            (jumps.breaks if isinstance(step, Break) else jumps.continues).append(self.state.part())
 
     def _misplaced(self, step: Break | Continue | Return, message: str, help: str | None = None) -> None:
         self.report.add(self.document.diagnostic("S210", message, step.verb_node, help=help))
@@ -321,23 +336,3 @@ class Flow:
         message = f"the block's last newline comes right before the `{following.VERB}`"
         help = f"Write `{sign}-` to leave it out, or `{sign}+` if it is meant."
         self.report.add(self.document.diagnostic("W201", message, node, severity="warning", help=help))
-
-
-def expressions_of(template: Template) -> list[ast.Expr]:
-    """Every top-level expression of a template."""
-    out: list[ast.Expr] = []
-    waiting: list[ast.Stmt] = list(template.body)
-    for statement in waiting:  # grows while it is walked
-        match statement:
-            case ast.Output(value=value):
-                out.append(value)
-            case ast.If(branches=branches):
-                for branch in branches:
-                    out += [branch.test] if branch.test is not None else []
-                    waiting.extend(branch.body)
-            case ast.For(items=items, filter=test):
-                # what its variable shadows is not known here, so the body is left alone
-                out += [items, *([test] if test is not None else [])]
-            case _:
-                pass
-    return out

@@ -27,7 +27,7 @@ def walk_fork(flow: Flow, step: Fork) -> None:
     elif isinstance(step.spec, Param):
         flow.compiler.param(step.spec)
     _not_yet(flow, step)
-    before = flow.state.copy()
+    before = flow.state.part()
     if step.branches is not None:
         _named(flow, step, before)
         return
@@ -47,12 +47,12 @@ def walk_fork(flow: Flow, step: Fork) -> None:
 
 def _branch(flow: Flow, step: Fork, variable: Target | None, items: Type, before: State) -> State:
     jumps = Jumps()
-    state = before.copy()
+    state = before.part()
     if variable is not None:
         state.bind(variable.name, items, id(step))
     place = flow.place.in_fork(variable.name if variable is not None else None, jumps)
     end = flow.inside(step.do or [], state, place)
-    return join([end, *jumps.continues])
+    return join(before, [end, *jumps.continues])
 
 
 def _named(flow: Flow, step: Fork, before: State) -> None:
@@ -60,7 +60,7 @@ def _named(flow: Flow, step: Fork, before: State) -> None:
     taken: dict[str, Site] = {}
     for steps in (step.branches or {}).values():
         jumps = Jumps()
-        end = join([flow.inside(steps, before.copy(), flow.place.in_fork(None, jumps)), *jumps.continues])
+        end = join(before, [flow.inside(steps, before.part(), flow.place.in_fork(None, jumps)), *jumps.continues])
         inner = {site.name: site for site in sites(steps) if not site.append}
         if step.into is not None:
             continue

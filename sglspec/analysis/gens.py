@@ -21,6 +21,8 @@ from sglspec.document.fields import TEMPLATE_MARK, Param, Text
 from sglspec.document.load import Document
 from sglspec.document.model import NOT_YET_OPTIONS, Gen, Sampling
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
+from sglspec.expressions import ast
+from sglspec.expressions.syntax import Template
 
 DEFAULT_MAX_TOKENS = 256
 MAX_BIAS = 100
@@ -103,11 +105,37 @@ class GenChecker:
         except ConstraintError as error:
             self._fault(error, regex.node)
 
+    def regex_template(self, regex: Text, template: Template) -> None:
+        """A pattern with inserted values is compiled when it is reached; what the author wrote is checked now, with
+        a letter in place of each value."""
+        pattern = ""
+        offsets: list[int] = []
+        for part in template.body:
+            if not isinstance(part, (ast.Text, ast.Output)):
+                return
+            text = part.text if isinstance(part, ast.Text) else "x"
+            offsets += [part.start + (i if isinstance(part, ast.Text) else 0) for i in range(len(text))]
+            pattern += text
+        try:
+            regex_constraint(pattern)
+        except ConstraintError as error:
+            if error.code == "S505" or error.start is None or not offsets:
+                return  # may depend on the value
+            start = offsets[min(error.start, len(offsets) - 1)]
+            end = offsets[min(error.end or error.start, len(offsets)) - 1] + 1
+            self.report.add(
+                self.document.diagnostic_in(
+                    error.code, error.message, regex.node, start, max(end, start + 1), help=error.help
+                )
+            )
+
     def _schema(self, gen: Gen, node: Node) -> Type:
         if not isinstance(node, Mapping):
-            if isinstance(node, Scalar) and isinstance(node.value, str):
-                message = "a schema by name, file or input is not yet in this build"
-                help = "Write the schema itself here, as a mapping."
+            if isinstance(node, Scalar) and TEMPLATE_MARK.search(node.text):
+                pass  # a value: compiled when it is reached
+            elif isinstance(node, Scalar) and isinstance(node.value, str):
+                message = "a schema by name or file is not yet in this build"
+                help = 'Write the schema itself here, as a mapping, or insert an input: "{{ name }}".'
                 self.report.add(self.document.diagnostic("S220", message, gen.key("schema"), help=help))
             else:
                 self.report.add(self.document.diagnostic("S503", "a JSON Schema is a mapping", node))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 Step = str | int
@@ -78,8 +79,9 @@ def matches(grammar: str, text: str) -> bool:
     return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()
 
 
+@cache
 def _byte_tokenizer() -> Any:
-    """llguidance's own tokenizer with one token per byte; token ids are the byte values. Takes 2 ms to make."""
+    """llguidance's own tokenizer with one token per byte; token ids are the byte values. Immutable."""
     from llguidance import LLTokenizer
 
     return LLTokenizer("byte")

@@ -33,6 +33,8 @@ class Names:
     loop_variables: Mapping[str, Node]
     appending: frozenset[str]
     read: set[str] = field(default_factory=set[str])
+    secrets_allowed: bool = False
+    """In `with` of a tool or call."""
 
     @staticmethod
     def of(document: Document, report: Report) -> Names:
@@ -77,7 +79,7 @@ class Names:
             return
         if name in self.inputs:
             self.read.add(name)
-            if name in self.secrets:
+            if name in self.secrets and not self.secrets_allowed:
                 help = "A secret may be used only in `with` of a tool, or for a secret input of a callee."
                 self._fault("S308", f"the secret input `{name}` would end up in the program's text", use, node, help)
             elif use.meta:
@@ -89,7 +91,7 @@ class Names:
             self._unknown(use, node, state, place)
         elif not use.guarded and not at_end:
             self._maybe_unbound(use, node, state)
-            state.bound[name] = ANY  # one message is enough
+            state.assume(name)  # one message is enough
 
     def _unknown(self, use: NameUse, node: Scalar, state: State, place: Place) -> None:
         name = use.name
@@ -115,13 +117,15 @@ class Names:
         self._fault("S301", f"nothing binds the name `{name}`", use, node, help)
 
     def _maybe_unbound(self, use: NameUse, node: Scalar, state: State) -> None:
-        name = use.name
+        name, first = use.name, self.bound_in.get(use.name)
         if name in state.seen:
             message = f"`{name}` does not have a value on every path to here"
-        else:
+        elif first is not None and first.range.start > node.range.start:
             message = f"`{name}` has no value yet: it is bound later"
+        else:
+            message = f"`{name}` has no value here: no path leads here from where it is bound"
         help = f"Start with `- set: {{{name}: null}}`, or write `{name} | default('…')`, or ask `{name} is defined`."
-        self._fault("S302", message, use, node, help, self._first(self.bound_in.get(name)))
+        self._fault("S302", message, use, node, help, self._first(first))
 
     def _first(self, node: Node | None) -> tuple[Related, ...]:
         return (Related("bound here", node.range),) if node is not None else ()

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def known(flow: Flow, state: State, name: str) -> None:
     """A condition has made sure that the name has a value."""
     if name in state.seen or name in flow.names.bound_in:
-        state.bound.setdefault(name, ANY)
+        state.assume(name)
 
 
 def walk_if(flow: Flow, step: If) -> None:
     compiled = flow.condition(step.condition)
-    yes, no = flow.state.copy(), flow.state.copy()
+    yes, no = flow.state.part(), flow.state.part()
     if compiled is not None:
         if_true, if_false = narrowed(compiled.root)
         for name in if_true:
@@ -33,7 +33,7 @@ def walk_if(flow: Flow, step: If) -> None:
         for name in if_false:
             known(flow, no, name)
     ends = [flow.inside(step.then, yes, flow.place), flow.inside(step.orelse or [], no, flow.place)]
-    flow.state = join(ends)
+    flow.state = join(flow.state, ends)
 
 
 def walk_match(flow: Flow, step: Match) -> None:
@@ -42,9 +42,9 @@ def walk_match(flow: Flow, step: Match) -> None:
         flow.types(check_comparisons(compiled.root, flow.lookup), step.subject.node)
         check_cases(flow.document, flow.report, step, infer(compiled.root, flow.lookup))
     blocks = [*step.cases.values(), *([step.orelse] if step.orelse is not None else [])]
-    ends = [flow.inside(block, flow.state.copy(), flow.place) for block in blocks]
+    ends = [flow.inside(block, flow.state.part(), flow.place) for block in blocks]
     if ends:
-        flow.state = join(ends)
+        flow.state = join(flow.state, ends)
 
 
 def walk_for(flow: Flow, step: For) -> None:
@@ -75,7 +75,7 @@ def _loop(
 ) -> None:
     flow.state.may_change(binders(do))
     jumps = Jumps()
-    body = flow.state.copy()
+    body = flow.state.part()
     for name in given or ():
         known(flow, body, name)
     if variable is not None:
@@ -85,11 +85,8 @@ def _loop(
     leaving = [end, *jumps.continues, *jumps.breaks]
     if variable is not None:
         for state in leaving:
-            if variable.name in flow.state.bound:
-                state.bound[variable.name] = flow.state.bound[variable.name]
-            else:
-                state.unbind(variable.name)
-    flow.state = join(leaving if at_least_once else [flow.state, *leaving])
+            state.forget(variable.name, flow.state)
+    flow.state = join(flow.state, leaving if at_least_once else [flow.state.part(), *leaving])
 
 
 def binders(steps: list[AnyStep]) -> dict[str, frozenset[int]]:

@@ -80,8 +80,8 @@ def check_pattern(pattern: str) -> None:
 
 
 def escape(text: str) -> str:
-    """A pattern of our dialect that matches exactly this text."""
-    return "".join("\\" + char if char in r"\.+*?()|[]{}^$" else char for char in text)
+    """A pattern of our dialect that matches exactly this text, inside a set of characters too."""
+    return "".join("\\" + char if char in r"\.+*?()|[]{}^$-&~" else char for char in text)
 
 
 def _literal(char: str) -> str:

@@ -14,24 +14,40 @@ class State:
 
     bound: the names that have a value on every path to here, with their types; seen: every name that has a value
     on some path, with the ids of the steps that may have given it; alive: whether this point can be reached;
-    muted: inside steps that are never reached, where missing values are no news.
+    muted: inside steps that are never reached, where missing values are no news; changed: the names that this path
+    touched since it parted from another one, so that paths meet in time that grows with what they did only.
     """
 
     bound: dict[str, Type] = field(default_factory=dict[str, Type])
     seen: dict[str, frozenset[int]] = field(default_factory=dict[str, frozenset[int]])
     alive: bool = True
     muted: bool = False
+    changed: set[str] = field(default_factory=set[str])
 
-    def copy(self) -> State:
+    def part(self) -> State:
+        """A new path that starts here."""
         return State(dict(self.bound), dict(self.seen), self.alive, self.muted)
 
     def bind(self, name: str, type: Type, binder: int) -> None:
         self.bound[name] = type
         self.seen[name] = frozenset((binder,))
+        self.changed.add(name)
 
-    def unbind(self, name: str) -> None:
-        self.bound.pop(name, None)
-        self.seen.pop(name, None)
+    def assume(self, name: str) -> None:
+        """The name has a value from here on, of whatever type: a condition said so, or an error was reported."""
+        self.bound.setdefault(name, ANY)
+        self.changed.add(name)
+
+    def forget(self, name: str, outside: State) -> None:
+        """A loop variable ends: the name is again what it is outside."""
+        if name in outside.bound:
+            self.bound[name] = outside.bound[name]
+        else:
+            self.bound.pop(name, None)
+        if name in outside.seen:
+            self.seen[name] = outside.seen[name]
+        else:
+            self.seen.pop(name, None)
 
     def may_change(self, sites: Mapping[str, frozenset[int]]) -> None:
         """At the head of a loop: what the body binds may have been bound by an earlier round."""
@@ -39,31 +55,32 @@ class State:
             self.seen[name] = self.seen.get(name, frozenset()) | binders
             if name in self.bound:
                 self.bound[name] = ANY
+            self.changed.add(name)
 
 
-def join(states: Iterable[State]) -> State:
-    """The state after paths meet. Dead paths do not count; without a living one the result is dead."""
-    every = list(states)
-    living = [state for state in every if state.alive]
-    if not living:
-        dead = every[0].copy()
-        dead.alive = False
-        for state in every[1:]:
-            _merge_seen(dead, state)
-        return dead
-    out = living[0].copy()
-    for state in living[1:]:
-        out.bound = {
-            name: join_types(type, state.bound[name]) for name, type in out.bound.items() if name in state.bound
-        }
-        _merge_seen(out, state)
-        out.muted = out.muted and state.muted
+def join(origin: State, paths: Iterable[State]) -> State:
+    """The state after paths meet that parted from `origin`. Dead paths do not count; without a living one the
+    result is dead."""
+    every = list(paths)
+    living = [path for path in every if path.alive]
+    touched = set[str]().union(*(path.changed for path in every))
+    out = (living or every)[0].part()
+    out.muted = all(path.muted for path in living) if living else out.muted
+    for name in touched:
+        out.seen.pop(name, None)
+        binders = [path.seen[name] for path in living or every if name in path.seen]
+        if binders:
+            out.seen[name] = frozenset[int]().union(*binders)
+        if not all(name in path.bound for path in living):
+            out.bound.pop(name, None)
+        elif living:
+            type = living[0].bound[name]
+            for path in living[1:]:
+                type = join_types(type, path.bound[name])
+            out.bound[name] = type
+    out.changed = origin.changed
+    out.changed |= touched
     return out
-
-
-def _merge_seen(into: State, other: State) -> None:
-    for name, binders in other.seen.items():
-        into.seen[name] = into.seen.get(name, frozenset()) | binders
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Expr, Items, Param, Text, Texts
 from sglspec.document.load import Document
 from sglspec.document.nodes import Node, Scalar, Sequence
+from sglspec.expressions import ast
 from sglspec.expressions.errors import ExpressionSyntaxError
 from sglspec.expressions.syntax import (
     Expression,
@@ -148,3 +149,23 @@ class Compiler:
             help += f' Write "{{{{ {quoted} }}}}" for the text itself.'
         message = f"`{text}` looks like an expression, but a value without braces is a plain text"
         self.report.add(self.document.diagnostic("S256", message, node, help=help))
+
+
+def expressions_of(template: Template) -> list[ast.Expr]:
+    """Every top-level expression of a template."""
+    out: list[ast.Expr] = []
+    waiting: list[ast.Stmt] = list(template.body)
+    for statement in waiting:  # grows while it is walked
+        match statement:
+            case ast.Output(value=value):
+                out.append(value)
+            case ast.If(branches=branches):
+                for branch in branches:
+                    out += [branch.test] if branch.test is not None else []
+                    waiting.extend(branch.body)
+            case ast.For(items=items, filter=test):
+                # what its variable shadows is not known here, so the body is left alone
+                out += [items, *([test] if test is not None else [])]
+            case _:
+                pass
+    return out

@@ -29,6 +29,8 @@ class Interrupts:
     def __init__(self) -> None:
         self.code: int | None = None
         """The exit code of the signal that came, None as long as none did."""
+        self.last_words: Callable[[], None] | None = None
+        """Called before the process is ended at once."""
         self._cancel: Callable[[], Any] | None = None
         self._before: dict[int, Any] = {}
 
@@ -62,18 +64,20 @@ class Interrupts:
         repeated = self.code is not None
         self.code = self.code or 128 + number
         if repeated or self._cancel is None:
-            _leave(self.code)
+            self._leave(self.code)
         self._cancel()
 
     def _give_up(self) -> None:
         if self._cancel is None:  # it stopped; what is left is closing the backend
             return
         note(f"sglspec: the run did not stop within {GRACE:g} seconds")
-        _leave(self.code or 128 + signal.SIGINT)
+        self._leave(self.code or 128 + signal.SIGINT)
 
-
-def _leave(code: int) -> NoReturn:
-    """End now, whatever threads are doing. A write that the signal interrupted may forbid the flush."""
-    with suppress(BaseException):
-        sys.stdout.flush()
-    os._exit(code)
+    def _leave(self, code: int) -> NoReturn:
+        """End now, whatever threads are doing. A write that the signal interrupted may forbid the flush."""
+        with suppress(BaseException):
+            sys.stdout.flush()
+        with suppress(BaseException):
+            if self.last_words is not None:
+                self.last_words()
+        os._exit(code)

@@ -124,6 +124,7 @@ class _Performance:
         self._live = Live(sys.stdout, self._status, wants_color(sys.stdout)) if job.mode is Stream.text else None
 
     async def run(self, given: dict[str, Any], interrupts: Interrupts) -> Result:
+        interrupts.last_words = self._status.clear
         backend = await self._open()
         try:
             run = start(self._program, given, backend, RunOptions(self._job.seed, trace=self._trace is not None))

@@ -60,18 +60,21 @@ class Painter:
         self._write = write
         self._color = color
         self._empty = True
+        self._gap = False
         self.at_start = True
 
     def put(self, text: str, style: str | None = None) -> None:
         text = printable(text)
         if not text:
             return
+        self._close_gap()
         self._write("\n".join(self._paint(line, style) for line in text.split("\n")))
         self._empty = False
         self.at_start = text.endswith("\n")
 
     def raw(self, line: str) -> None:
         """A line that was painted already, without its end."""
+        self._close_gap()
         self._write(line)
         self._empty = False
         self.at_start = False
@@ -80,13 +83,21 @@ class Painter:
         if not self.at_start:
             self.put("\n")
 
+    def gap(self) -> None:
+        """An empty line, if anything follows."""
+        self.fresh_line()
+        self._gap = not self._empty
+
     def heading(self, text: str) -> None:
         """A line of its own, with an empty one before it."""
-        self.fresh_line()
-        if not self._empty:
-            self.put("\n")
+        self.gap()
         self.put(text, _BOLD)
         self.put("\n")
+
+    def _close_gap(self) -> None:
+        if self._gap:
+            self._write("\n")
+            self._gap = False
 
     def _paint(self, line: str, style: str | None) -> str:
         return f"\x1b[{style}m{line}\x1b[0m" if self._color and style and line else line
@@ -141,7 +152,8 @@ class Live:
         self._open.clear()
         self._print_held()
         self._main.fresh_line()
-        if result.outputs and any(v is not None for v in result.outputs.values()) and not self._seen(result.outputs):
+        known = result.status == "succeeded" or any(value is not None for value in result.outputs.values())
+        if result.outputs and known and not self._seen(result.outputs):
             self._main.heading("outputs")
             self._main.put(to_json(result.outputs) + "\n")
         self._out.flush()
@@ -203,9 +215,10 @@ class Live:
                 self._main.fresh_line()
                 self._main.raw(f"│ {line}".rstrip())
             self._main.fresh_line()
-            self._main.put("└ ", _BOLD)
-            self._main.put(remark + "\n", _RED if remark else None)
+            self._main.put("└", _BOLD)
+            self._main.put(f" {remark}\n" if remark else "\n", _RED)
         self._held.clear()
+        self._main.gap()
 
     def _draw(self) -> None:
         """The status line, only while branches run and the main line rests."""
@@ -213,7 +226,7 @@ class Live:
             return
         self._main.fresh_line()
         self._out.flush()
-        self._status.show(f"{self._finished} of {self._finished + len(self._open)} branches done …")
+        self._status.show(f"{self._finished} of {sum(self._widths.values())} branches done …")
 
 
 def _paint(painter: Painter, event: Event) -> None:

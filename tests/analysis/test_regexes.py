@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sglspec.analysis.constraints import ConstraintError, compile_regex, regex_constraint
+from sglspec.analysis.constraints import ConstraintError, regex_constraint
 from sglspec.analysis.regexes import escape
 
 MATCHES: list[tuple[str, list[str], list[str]]] = [
@@ -141,10 +142,8 @@ def test_hostile_patterns_end_quickly(pattern: str) -> None:
     try:
         constraint = regex_constraint(pattern)
         for text in ("a" * 200, "ab" * 100, "x" * 200):
-            try:
+            with contextlib.suppress(ValueError):
                 constraint.parse(text)
-            except ValueError:
-                pass
     except ConstraintError as error:
         assert error.code in ("S501", "S502", "S505")
     assert time.process_time() - start < 1.0
@@ -175,9 +174,8 @@ def test_what_is_taken_means_the_same_in_python(pattern: str) -> None:
         assert ours == bool(compiled.fullmatch(text)), (pattern, text)
 
 
-def test_inserted_values_match_as_they_are() -> None:
-    constraint = compile_regex([("(", True), ("a+b", False), (")+|", True), ("?", False)])
-    assert constraint.parse("a+ba+b") == "a+ba+b"
-    assert constraint.parse("?") == "?"
+def test_escaped_text_is_plain_inside_a_set() -> None:
+    constraint = regex_constraint(f"[{escape('a-c&&]^')}]+")
+    assert constraint.parse("a-c&]^") == "a-c&]^"
     with pytest.raises(ValueError, match="does not match"):
-        constraint.parse("aab")
+        constraint.parse("b")

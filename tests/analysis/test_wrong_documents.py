@@ -120,6 +120,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("use", "S220", "§use: {}\nsteps:\n  - gen: a\n"),
     ("concat_kv", "S220", "steps:\n  - fork: 2\n    do: ['{{ loop.index }}', {gen: a}]\n    join: §concat_kv\n"),
     ("image input", "S220", "inputs: {a: §image}\nsteps:\n  - '{{ a }}'\n"),
+    ("half a schema", "S203", "inputs: {s: object}\nsteps:\n  - gen: a\n    schema: §'x {{ s }}'\n"),
     ("schema by name", "S220", "steps:\n  - gen: a\n    §schema: person\n"),
     # -- types -------------------------------------------------------------------------------------------------
     ("choice as a condition", "S404", "steps:\n  - select: a\n    from: ['yes', 'no']\n  - if: §a\n    then: [b]\n"),
@@ -155,6 +156,10 @@ ROWS: list[tuple[str, str, str]] = [
     ("regex that does not parse", "S501", "steps:\n  - gen: a\n    regex: 'x§(y'\n"),
     ("regex with look-ahead", "S502", "steps:\n  - gen: a\n    regex: 'a§(?=b)'\n"),
     ("regex with a boundary", "S502", "steps:\n  - gen: a\n    regex: \"a§\\\\b\"\n"),
+    ("regex around a value", "S501", "inputs: {a: string}\nsteps:\n  - gen: x\n    regex: '{{ a }}§(b|c'\n"),
+    ("regex behind a value", "S502", "inputs: {a: string}\nsteps:\n  - gen: x\n    regex: '[{{ a }}]+ {{ a }}§\\b'\n"),
+    ("limit as a template", "S203", "inputs: {a: integer}\nlimits: {tokens: §'{{ a }}'}\nsteps:\n  - '{{ a }}'\n"),
+    ("secret for a tool", "S220", "inputs: {k: {type: string, secret: true}}\nsteps:\n  - §tool: t\n    with: {key: '{{ k }}'}\n"),
     ("regex in a block", "S502", "steps:\n  - gen: a\n    regex: |\n      §abc\n".replace("§abc", "abc§")),
     ("regex that matches nothing", "S505", "steps:\n  - gen: a\n    regex: '§[^\\s\\S]'\n"),
     ("regex too large", "S505", "steps:\n  - gen: a\n    regex: '§(a{1000}){1000}'\n"),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -39,18 +40,26 @@ def begin(tmp_path: Path, write):
 
     yield start
     for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        with process:
+            process.kill()
+
+
+def output(process: subprocess.Popen[Any]) -> IO[Any]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def errors(process: subprocess.Popen[Any]) -> IO[Any]:
+    assert process.stderr is not None
+    return process.stderr
 
 
 def until(process: subprocess.Popen[str], word: str) -> None:
     """Read events until one holds the word."""
-    for line in process.stdout:
+    for line in output(process):
         if word in line:
             return
-    raise AssertionError(f"no {word} before the end: {process.stderr.read()}")
+    raise AssertionError(f"no {word} before the end: {errors(process).read()}")
 
 
 def wait_for_file(path: Path) -> None:
@@ -130,19 +139,19 @@ def test_second_interrupt_ends_at_once(begin):
 @pytest.mark.parametrize("stream", ["events", "text"])
 def test_closed_pipe_ends_the_run_quietly(begin, stream):
     process = begin("--stream", stream)
-    process.stdout.readline()
-    process.stdout.close()
+    output(process).readline()
+    output(process).close()
     assert process.wait(20) == 0
-    assert process.stderr.read() == ""
+    assert errors(process).read() == ""
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("schema",), ("run", "--help"), ("explain", "S201")])
 def test_closed_pipe_of_other_commands(arguments):
     process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-    process.stdout.close()
+    output(process).close()
     assert process.wait(20) == 0
-    assert process.stderr.read() == b""
-    process.stderr.close()
+    assert errors(process).read() == b""
+    errors(process).close()
 
 
 def test_full_disk_is_said():

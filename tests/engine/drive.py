@@ -49,6 +49,10 @@ async def collect(session: Session, **request: Any) -> tuple[Finish, list[Token]
     assert finish is not None
     assert "".join(parts) == finish.text == "".join(t.text for t in tokens)
     assert finish.usage.generated_tokens == len(tokens)
+    sealed = list(session._context.ids)
+    assert sealed == ids_of(session)[: len(sealed)], "the trace shows other tokens than the model saw"
+    common = min(len(sealed), session._lease.length)
+    assert session._lease.ids[:common] == sealed[:common], "keys and values are of other tokens than the context's"
     return finish, tokens
 
 

@@ -116,12 +116,27 @@ async def test_nothing_may_follow(tiny_llama: Path) -> None:
         assert (finish.text, finish.reason, tokens) == ("", "constraint", [])
 
 
-async def test_control_tokens_are_no_text_of_a_grammar(tiny_llama: Path) -> None:
-    async with running(tiny_llama) as engine:
+@pytest.mark.parametrize("forced", [True, False])
+async def test_control_tokens_are_no_text_of_a_grammar(tiny_llama: Path, forced: bool) -> None:
+    async with running(tiny_llama, forced=forced) as engine:
         session = engine.open()
         await session.extend([TextSegment("Q")])
-        finish, tokens = await collect(session, grammar='start: "<|im_start|>x"', max_tokens=40)
+        control = engine.vocabulary.control("<|im_start|>")
+        assert control is not None
+        finish, tokens = await collect(
+            session,
+            grammar='start: "<|im_start|>x"',
+            max_tokens=40,
+            sampling=Sampling(logit_bias=((control.id, 1e4),)),
+        )
         assert finish.text == "<|im_start|>x"
+        assert not {t.id for t in tokens} & engine.vocabulary.control_ids
+        finish, tokens = await collect(
+            session,
+            grammar="start: /[a-z_<|>]{12,20}/",
+            max_tokens=40,
+            sampling=Sampling(logit_bias=((control.id, 1e4),)),
+        )
         assert not {t.id for t in tokens} & engine.vocabulary.control_ids
 
 

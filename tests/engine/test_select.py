@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sglspec_engine.select import combine, split_choices
-from sglspec_engine.types import EngineError, Method, RoleOpen, TextSegment
-from tests.engine.drive import Oracle, collect, ids_of, running, turn
+from sglspec_engine.types import EngineError, Method, TextSegment
+from tests.engine import tiny
+from tests.engine.drive import Oracle, collect, ids_of, running
 
 CASES = [
     ("The answer is", [" yes", " no", " perhaps so", " not at all likely"]),
@@ -98,11 +99,16 @@ async def test_greedy_walks_token_by_token(tiny_llama: Path) -> None:
             assert scores.index == live[0]
 
 
-async def test_unconditional_compares_with_no_context(tiny_llama: Path) -> None:
-    oracle = Oracle(tiny_llama)
-    async with running(tiny_llama) as engine:
+@pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
+async def test_unconditional_compares_with_no_context(kind: str, tmp_path: Path) -> None:
+    """With a tokenizer that has no BOS, where a first token counts nothing, and with one that has."""
+    path = tiny.build(tmp_path / kind)
+    tiny.write_tokenizer(path, kind, template=None)
+    oracle = Oracle(path)
+    async with running(path) as engine:
+        assert bool(engine.vocabulary.start_parts()) == (kind == "metaspace")
         session = engine.open()
-        await session.extend([*turn("Which?"), RoleOpen("assistant")])
+        await session.extend([TextSegment("Which? I say ")])
         choices = ["yes indeed", "no never", "maybe"]
         scores = await session.score(choices, "unconditional")
         start = engine.vocabulary.encode(engine.vocabulary.start_parts())

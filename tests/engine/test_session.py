@@ -134,5 +134,7 @@ async def test_other_tokenizers(kind: str, tiny_model: Callable[[str], Path], tm
         finish, _ = await collect(session, max_tokens=40, grammar='start: "{ a: " /[a-z]{2,5}/ " }"')
         assert finish.text.startswith("{ a: ")
         assert finish.text.endswith(" }")
-        await session.extend([TextSegment("!")])
-        assert session.text().endswith(" }!")
+        await session.extend([TextSegment("and")])
+        assert session.text().endswith(" }and")
+        assert engine.vocabulary.decode_bytes(ids_of(session)).endswith(b" }and"), "no space where text goes on"
+        await collect(session, max_tokens=3, ignore_eos=True)

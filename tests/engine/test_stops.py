@@ -77,6 +77,7 @@ async def test_stop_across_tokens(tiny_llama: Path) -> None:
         assert ids_of(session) == prompt + pieces(engine, "one")
         assert session.text() == "Say:one"
         assert [t.text for t in tokens][-3:] == ["", "", ""]
+        assert session._lease.length <= len(ids_of(session)), "keys and values of what was cut are gone"
         session, _, finish, _ = await steered(engine, ids, stop=("###",), keep_stop=True)
         assert (finish.text, session.text()) == ("one###", "Say:one###")
         session, _, finish, _ = await steered(engine, pieces(engine, "one", "#", "#", "x"), stop=("###",))
