@@ -55,6 +55,12 @@ class ValueFinish(Finish):
 class Session(Protocol):
     """A context on a backend. Not safe for two operations at once; forks are independent of each other."""
 
+    @property
+    def usage(self) -> Usage:
+        """What this session made the model compute so far, cancelled requests and shared prefixes included. A fork
+        starts at zero."""
+        ...
+
     async def extend(self, segments: Sequence[Segment]) -> None:
         """Append text or role boundaries."""
         ...

@@ -25,6 +25,7 @@ from sglspec.backends.base import (
     Session,
     TextSegment,
     TraceToken,
+    Usage,
     ValueFinish,
 )
 from sglspec.diagnostics import Diagnostic, Report, SpecError
@@ -87,6 +88,10 @@ class ScriptedSession:
         self._script = script
         self._text = text
         self._forked_at = len(text)
+
+    @property
+    def usage(self) -> Usage:
+        return Usage()
 
     async def extend(self, segments: Sequence[Segment]) -> None:
         for segment in segments:

@@ -107,7 +107,7 @@ def sentence(text: str) -> str:
 def _version_ok(source: Source, root: Mapping, report: Report) -> bool:
     node = root.get("sglspec")
     if node is None:
-        close = nearest("sglspec", root.keys())
+        close = nearest("sglspec", root.names())
         place = root.key(close) if close else (root.entries[0].key if root.entries else root)
         report.add(
             _at(source, root, place or root, "S200", "the document does not say its language version",
@@ -218,10 +218,10 @@ def _not_a_step(source: Source, root: Mapping, node: Node) -> Diagnostic:
     if not isinstance(node, Mapping) or not node.entries:
         return _at(source, root, node, "S204", "a step is a text or a mapping with a verb", _verbs_help())
     first = node.entries[0].key
-    guess = next((g for key in node.keys() if (g := _guess(key, list(VERBS)))), None)
+    guess = next((g for key in node.names() if (g := _guess(key, list(VERBS)))), None)
     culprit = next((e.key for e in node.entries if _guess(e.key.text, list(VERBS))), first)
     fields = _step_fields()
-    if guess is None and all(key in fields for key in node.keys()):
+    if guess is None and all(key in fields for key in node.names()):
         return _at(source, root, first, "S204", "this step has no verb", _verbs_help())
     help = f"Did you mean `{guess}`?" if guess else _verbs_help()
     if guess is None and len(node.entries) == 1 and isinstance(node.entries[0].value, Scalar):

@@ -179,7 +179,7 @@ def _step_tag(value: Any) -> str | None:
     if isinstance(value, Scalar):
         return TAG + "text"
     if isinstance(value, Mapping):
-        found = next((key for key in value.keys() if key in VERBS), None)
+        found = next((key for key in value.names() if key in VERBS), None)
         return TAG + found if found else None
     return None
 
@@ -346,7 +346,7 @@ class Gen(Sampling, Step):
 
     @model_validator(mode="after")
     def _one_constraint(self) -> Self:
-        given = [key for key in self.node.keys() if key in CONSTRAINTS]
+        given = [key for key in self.node.names() if key in CONSTRAINTS]
         if len(given) > 1:
             raise structure(
                 "`{key}` and `{other}` exclude each other: one constraint per gen", key=given[1], other=given[0]

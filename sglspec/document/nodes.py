@@ -61,7 +61,8 @@ class Mapping:
                 return entry.key
         return None
 
-    def keys(self) -> list[str]:
+    def names(self) -> list[str]:
+        """The keys as text."""
         return [entry.key.text for entry in self.entries]
 
 

@@ -44,7 +44,7 @@ async def run_fork(frame: Frame, step: Fork, run_steps: RunSteps) -> None:
     frame.scope.expect(_outer_names(step, names), gathered)
     fork_id = branches[0].frame.path.rsplit(".", 1)[0] if branches else ""
     frame.emit("fork.opened", step.verb_node, fork=fork_id, width=len(branches))
-    job = _Join(frame, step, branches, names, gathered, run_steps, starts, records)
+    job = _Join(frame, step, branches, names, gathered, run_steps, starts, records, list(branches))
     if step.join == "concat":
         await job.run()
         await _concat(frame, step, branches)
@@ -131,14 +131,18 @@ class _Join:
     run_steps: RunSteps
     starts: dict[str, Bound]
     records_before: Bound | None
+    unclosed: list[Branch]
 
     async def run_and_close(self) -> None:
         await self.run()
         await self.close()
 
     async def close(self) -> None:
-        for branch in self.branches:
-            await branch.frame.session.close()
+        """Take the branches' usage and let go of what they hold. Once: later calls find nothing left."""
+        while self.unclosed:
+            session = self.unclosed.pop().frame.session
+            self.frame.shared.add_usage(session.usage)
+            await session.close()
 
     async def run(self) -> None:
         """Run every branch to its end, then settle the names. Sessions are closed when anything goes wrong."""
@@ -207,14 +211,15 @@ class _Join:
     def _of(self, branch: Branch, name: str) -> Bound:
         if branch.error is not None:
             return Bound(_error_value(branch.error) if self.step.on_error == "keep" else None)
-        return branch.frame.scope.get(name) or Bound(None)
+        # A name that the branch only inherited (from an earlier round of this fork) was not bound by it.
+        scope = branch.frame.scope
+        return (scope.get(name) if name in scope.written else None) or Bound(None)
 
     def _origin(self) -> ev.Origin:
         origin: ev.Origin = "author"
         for branch in self.branches:
             for name in self.names.plain:
-                held = branch.frame.scope.get(name)
-                origin = ev.least_trusted(origin, held.origin if held else "author")
+                origin = ev.least_trusted(origin, self._of(branch, name).origin)
         return origin
 
     def _record(self, branch: Branch) -> Any:
@@ -262,7 +267,7 @@ async def _concat(frame: Frame, step: Fork, branches: list[Branch]) -> None:
         frame.transcript.join(branch.frame.transcript)
         text = branch.frame.transcript.added()
         if text:
-            frame.emit("text", step.verb_node, text=text, origin="generated")
+            frame.emit("text", step.verb_node, text=text, origin="generated", joined=True)
 
 
 def first_error(problems: BaseExceptionGroup[SpecError]) -> SpecError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, fields
@@ -60,12 +61,23 @@ async def close_role(frame: Frame, node: Node) -> None:
 async def run_gen(frame: Frame, step: Gen) -> None:
     request, constraint = await request_for(frame, step)
     async with own_turn(frame, step):
-        finish = await stream(frame, step, request)
+        mark = frame.transcript.mark()
+        try:
+            finish = await stream(frame, step, request)
+        except asyncio.CancelledError:
+            _keep_partial(frame, step, frame.transcript.since(mark), constraint)
+            raise
         value = _value(frame, step, finish, constraint)
     meta = {"finish": finish.reason, "matched": finish.matched, "usage": usage_dict(finish)}
     frame.emit("generated", step.verb_node, name=label_of(step), finish=finish.reason)
     if step.gen is not None:
         await frame.bind(step.gen.name, step.gen.append, Bound(value, "generated", meta), step.verb_node)
+
+
+def _keep_partial(frame: Frame, step: Gen, text: str, constraint: Constraint | None) -> None:
+    """What a cancelled run had generated is part of its partial result; half a typed value is not a value."""
+    if step.gen is not None and not step.gen.append and constraint is None and text:
+        frame.scope.bind(step.gen.name, Bound(text, "generated", {"finish": "cancelled"}))
 
 
 def usage_dict(finish: Finish | Scores) -> dict[str, int]:
@@ -95,7 +107,6 @@ async def stream(frame: Frame, step: Gen, request: GenRequest) -> Finish:
         raise frame.engine_error(problem, step.verb_node) from None
     if finish is None:
         raise frame.error("S713", "the backend ended a generation without saying how", step.verb_node)
-    frame.shared.add_usage(finish.usage)
     return finish
 
 
@@ -235,7 +246,9 @@ async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
             schema, _ = await frame.value_at(step.schema_.node)
             if not isinstance(schema, dict):
                 raise frame.error("S503", f"a schema is an object, found {ev.describe(schema)}", step.at("schema"))
-            return schema_constraint(cast("dict[str, Any]", schema), pretty=bool(step.pretty), lenient=bool(step.lenient))
+            return schema_constraint(
+                cast("dict[str, Any]", schema), pretty=bool(step.pretty), lenient=bool(step.lenient)
+            )
     except ConstraintError as problem:
         place = step.at("regex" if step.regex is not None else "schema")
         raise frame.error(problem.code, problem.message, place, help=problem.help) from None
@@ -254,7 +267,6 @@ async def run_select(frame: Frame, step: Select) -> None:
             scores = await frame.session.score(texts, method, label_of(step))
         except EngineError as problem:
             raise frame.engine_error(problem, step.verb_node) from None
-        frame.shared.add_usage(scores.usage)
         chosen = texts[scores.index]
         frame.transcript.append(chosen)
         await frame.extend([TextSegment(chosen, origin)], step.verb_node)

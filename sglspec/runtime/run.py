@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sglspec.analysis.inputs import bind_inputs
 from sglspec.analysis.program import Program
-from sglspec.backends.base import Backend, EngineError
+from sglspec.backends.base import Backend, EngineError, Usage
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.model import Sampling
 from sglspec.runtime.context import Transcript
@@ -73,7 +74,15 @@ class Run:
 
     def launch(self) -> Run:
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ensure_terminal)
         return self
+
+    def _ensure_terminal(self, task: asyncio.Task[Result]) -> None:
+        """Readers must end even when the run's own ending failed (a fault of ours)."""
+        if not self.log.closed:
+            error = None if task.cancelled() else task.exception()
+            face = self._problem("S799", f"a fault in sglspec: {type(error).__name__}").as_dict()
+            self.log.add("run.failed", outputs={}, usage=None, error=face)
 
     async def _run(self) -> Result:
         shared = self._shared
@@ -167,13 +176,13 @@ class Run:
             main.session.text() if main is not None else "",
             main.transcript.messages() if main is not None else [],
             meta,
-            shared.usage,
+            shared.usage + (main.session.usage if main is not None else Usage()),
             shared.seed,
             error,
             tuple(main.session.trace()) if main is not None and self._options.trace else (),
         )
         if main is not None:
-            await asyncio.shield(main.session.close())
+            await _to_its_end(main.session.close())
         face = result.as_dict()
         self.log.add(
             {"succeeded": "run.succeeded", "failed": "run.failed", "cancelled": "run.cancelled"}[status],
@@ -185,6 +194,15 @@ class Run:
 
     def _problem(self, code: str, message: str) -> Diagnostic:
         return Diagnostic(code, message, file=self._shared.program.document.source.name)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await, ignoring cancellation: a run that is ending anyway still writes its terminal event."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
 
 
 def start(program: Program, inputs: Mapping[str, Any], backend: Backend, options: RunOptions = RunOptions()) -> Run:

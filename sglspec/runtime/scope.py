@@ -51,16 +51,20 @@ class Scope:
 
     def __init__(self, names: dict[str, Bound | Pending] | None = None) -> None:
         self._names: dict[str, Bound | Pending] = dict(names or {})
+        self.written: set[str] = set()
+        """Names bound here since this scope was made or snapshot (a branch inherits the others)."""
 
     def snapshot(self) -> Scope:
         return Scope(self._names)
 
     def bind(self, name: str, bound: Bound) -> None:
         self._names[name] = bound
+        self.written.add(name)
 
     def expect(self, names: Iterable[str], gathered: Gathered) -> None:
         for name in names:
             self._names[name] = Pending(gathered)
+            self.written.add(name)
 
     def unbind(self, name: str) -> None:
         self._names.pop(name, None)

@@ -144,7 +144,9 @@ def test_deep_loops_do_not_multiply() -> None:
     text = HEAD + "steps:\n"
     indent = "  "
     for depth in range(14):
-        text += f"{indent}- for: v{depth}\n{indent}  in: [1, 2]\n{indent}  do:\n{indent}    - user: '{{{{ v{depth} }}}}'\n"
+        text += (
+            f"{indent}- for: v{depth}\n{indent}  in: [1, 2]\n{indent}  do:\n{indent}    - user: '{{{{ v{depth} }}}}'\n"
+        )
         indent += "    "
     text += f"{indent}- gen: x\n"
     start = time.process_time()

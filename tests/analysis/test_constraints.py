@@ -181,7 +181,9 @@ def test_every_valid_instance_can_be_generated(value: dict[str, Any]) -> None:
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-1000, 1000) | st.text(alphabet="ab", max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "age", "x"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "age", "x"]), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 

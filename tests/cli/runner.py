@@ -10,7 +10,18 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from sglspec import backends
-from sglspec.backends.base import Capabilities, Concat, Delta, GenRequest, Method, Scores, Segment, Session, TraceToken
+from sglspec.backends.base import (
+    Capabilities,
+    Concat,
+    Delta,
+    GenRequest,
+    Method,
+    Scores,
+    Segment,
+    Session,
+    TraceToken,
+    Usage,
+)
 from sglspec.backends.scripted import ScriptedBackend, read_replies
 from sglspec.cli import main
 
@@ -44,6 +55,10 @@ class SlowSession:
                         raise
                 yield Delta(character)
             yield Delta("", finish=delta.finish)
+
+    @property
+    def usage(self) -> Usage:
+        return self.inner.usage
 
     async def extend(self, segments: Sequence[Segment]) -> None:
         await self.inner.extend(segments)

@@ -77,6 +77,14 @@ class FakeBackend(ScriptedBackend):
     def close_gate(self, key: str) -> asyncio.Event:
         return self.gates.setdefault(key, asyncio.Event())
 
+    async def until(self, moment: str) -> None:
+        """Wait until "start KEY" or "end KEY" happened; fails after a while instead of hanging."""
+        for _ in range(10_000):
+            if moment in self.order:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError(f"{moment!r} never happened: {self.order}")
+
     async def open(self, label: str = "") -> Session:
         return FakeSession(self, Script(self.replies))
 
@@ -86,7 +94,12 @@ class FakeSession(ScriptedSession):
         super().__init__(script, text)
         self._fake = backend
         self._closed = False
+        self._usage = Usage()
         backend.open_sessions += 1
+
+    @property
+    def usage(self) -> Usage:
+        return self._usage
 
     async def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
         self._fake.requests.append(request)
@@ -100,6 +113,7 @@ class FakeSession(ScriptedSession):
         for char in reply:
             await asyncio.sleep(0)
             self._text += char
+            self._usage += Usage(generated_tokens=1)
             yield Delta(char, (Token(0, char, 0.0),))
         self._fake.order.append(f"end {request.label}")
         yield Delta("", finish=Finish("end", reply, usage=Usage(generated_tokens=len(reply))))

@@ -37,8 +37,7 @@ async def test_concurrent_branches_finish_in_any_order_and_gather_in_theirs():
     backend = FakeBackend({"one": "1", "two": "2"})
     gate = backend.close_gate("one")
     run = start(steps(fork), {}, backend)
-    while "end two" not in backend.order:
-        await asyncio.sleep(0)
+    await backend.until("end two")
     gate.set()
     result = await run.wait()
     assert result.text == "12"
@@ -51,8 +50,7 @@ async def test_the_parent_goes_on_until_it_reads_a_gathered_variable():
     backend = FakeBackend({"slow": "s", "fast": "f"})
     gate = backend.close_gate("slow")
     run = start(steps(source), {}, backend)
-    while "end fast" not in backend.order:
-        await asyncio.sleep(0)
+    await backend.until("end fast")
     assert "end slow" not in backend.order
     gate.set()
     assert (await run.wait()).text == "f2"
@@ -194,6 +192,52 @@ async def test_a_fork_in_a_loop_may_gather_again():
     assert (await run_scripted(steps(source))).outputs["all"] == [[11, 12], [21, 22]]
 
 
+async def test_in_a_later_round_a_branch_that_does_not_bind_gives_null():
+    source = """
+- for: r
+  in: [1, 2]
+  do:
+    - fork: 2
+      do:
+        - if: r == 1
+          then:
+            - set: {x: "{{ loop.index }}"}
+    - set: {"all[]": "{{ x }}"}
+"""
+    assert (await run_scripted(steps(source))).outputs["all"] == [[1, 2], [None, None]]
+
+
+async def test_a_cancelled_generation_leaves_its_text():
+    backend = FakeBackend({"x": "abcdef", "y": "123456"})
+    source = "- fork: {a: [{gen: x}], b: [{gen: y, type: integer}]}\n"
+    run = start(steps(source), {}, backend)
+    async for event in run.events():
+        if event.type == "delta" and event.data["text"] == "c":
+            run.cancel()
+    result = await run.wait()
+    assert "abc" <= result.outputs["x"] < "abcdef"
+    assert result.outputs["y"] is None
+    assert result.usage.generated_tokens >= 5
+
+
+async def test_cancel_while_the_run_ends_still_gives_one_terminal_event():
+    backend = FakeBackend({"x": "a"})
+    run = start(steps("- gen: x\n"), {}, backend)
+    types: list[str] = []
+    async for event in run.events():
+        types.append(event.type)
+        run.cancel()
+    assert types[-1] in ("run.succeeded", "run.cancelled")
+    assert (await run.wait()).status in ("succeeded", "cancelled")
+
+
+async def test_cancel_before_the_first_step():
+    run = start(steps("- gen: x\n"), {}, FakeBackend({"x": "a"}))
+    run.cancel()
+    assert [event.type async for event in run.events()][-1] == "run.cancelled"
+    assert (await run.wait()).status == "cancelled"
+
+
 async def test_token_limit_stops_in_the_middle_of_a_generation():
     backend = FakeBackend({"x": "a" * 100})
     result = await start(program("sglspec: v1\nlimits: {tokens: 10}\nsteps:\n  - gen: x\n"), {}, backend).wait()
@@ -206,8 +250,7 @@ async def test_cancel_in_the_middle_of_a_fork_gives_what_is_there():
     backend = FakeBackend({"one": "1", "two": "2"})
     backend.close_gate("two")
     run = start(steps(source), {}, backend)
-    while "end one" not in backend.order:
-        await asyncio.sleep(0)
+    await backend.until("end one")
     for _ in range(10):
         await asyncio.sleep(0)
     run.cancel()
@@ -244,7 +287,7 @@ async def test_events_are_gapless_with_one_terminal_event_for_every_reader():
         if event.type == "delta":
             by_branch[event.branch] = by_branch.get(event.branch, "") + event.data["text"]
     assert by_branch == {"1.0": "1", "1.1": "22", "1.2": "333"}
-    assert [event.seq async for event in run.events(after=3)][0] == 4
+    assert await anext(run.events(after=3)) == first[4]
 
 
 async def test_noise_keys_depend_on_seed_branch_and_round_only():

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from sglspec.backends.base import Backend, Delta, GenRequest, Session
-from sglspec.backends.scripted import ScriptedBackend, ScriptedSession
+from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
 from sglspec.server.application import create_app
 from sglspec.server.listen import Server, bind, config
 
@@ -40,7 +40,7 @@ class Stuck(ScriptedBackend):
 
 class StuckSession(ScriptedSession):
     def __init__(self, backend: Stuck) -> None:
-        super().__init__(backend)
+        super().__init__(Script({}))
         self._stuck = backend
 
     async def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
@@ -57,7 +57,7 @@ class Broken(ScriptedBackend):
     """A model with a fault in it."""
 
     async def open(self, label: str = "") -> Session:
-        return BrokenSession(self)
+        return BrokenSession(Script({}))
 
 
 class BrokenSession(ScriptedSession):
