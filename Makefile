@@ -50,7 +50,7 @@ unit: $(STAMP) ## the tests alone; pick some with ARGS="-k fork"
 lint: $(STAMP) ## ruff, pyright, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-logo
 
 fmt: $(STAMP) ## format, and fix what ruff can fix
