@@ -236,6 +236,8 @@ def _paint(painter: Painter, event: Event) -> None:
             painter.heading(event.data["role"])
         case "message.closed":
             painter.fresh_line()
+        case "text" if event.data.get("joined"):
+            return  # the branches' own blocks have shown it
         case "text":
             painter.put(event.data["text"], None if event.data.get("origin") == "generated" else _DIM)
         case "delta" | "selected":

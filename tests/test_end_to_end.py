@@ -1,0 +1,181 @@
+"""Programs on the local engine: the whole way from a document to tokens and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from sglspec.analysis import load_program
+from sglspec.analysis.program import Program
+from sglspec.backends.local import LocalBackend, open_local
+from sglspec.diagnostics import Report
+from sglspec.document.nodes import to_python
+from sglspec.document.read import parse, read_source, source_from_text
+from sglspec.runtime.result import Result
+from sglspec.runtime.run import RunOptions, execute, start
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+DOCUMENTS = sorted(EXAMPLES.glob("*.sglspec.*"))
+
+
+def checked(path: Path) -> Program:
+    report = Report(str(path))
+    program = load_program(read_source(path), report)
+    report.raise_errors()
+    assert program is not None
+    return program
+
+
+def program_of(text: str) -> Program:
+    report = Report("test.yaml")
+    program = load_program(source_from_text(text, "test.yaml"), report)
+    report.raise_errors()
+    assert program is not None
+    return program
+
+
+def inputs_of(path: Path) -> dict[str, Any]:
+    """The example's inputs: inputs/NAME.yaml, where NAME is the file's name without its number."""
+    file = EXAMPLES / "inputs" / (path.name.split(".")[0].split("-", 1)[1] + ".yaml")
+    if not file.exists():
+        return {}
+    node = parse(read_source(file), Report(str(file)))
+    assert node is not None
+    return to_python(node)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def local(default_model: Path) -> AsyncIterator[LocalBackend]:
+    backend = await open_local(default_model)
+    yield backend
+    await backend.close()
+
+
+async def run_example(name: str, backend: LocalBackend) -> Result:
+    path = next(path for path in DOCUMENTS if path.name.startswith(name))
+    result = await execute(checked(path), inputs_of(path), backend, RunOptions(seed=1))
+    assert result.error is None, result.error
+    return result
+
+
+def is_grade(value: Any) -> bool:
+    return set(value) == {"summary", "letter"} and value["letter"] in "ABCDF" and len(value["summary"]) <= 200
+
+
+OBEYED: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "04": lambda out: is_grade(out["grade"]) and len(out["judgment"]) == 3,
+    "05": lambda out: all(isinstance(value, (str, int)) for value in out["contact"].values()),
+    "06": lambda out: out["stars"] in (1, 2, 3, 4, 5) and isinstance(out["recommended"], bool),
+    "10": lambda out: re.fullmatch(r"\d{4}-\d{2}-\d{2}", out["date"]) is not None,
+}
+"""What the constraints of an example promise about its outputs."""
+
+
+@pytest.mark.model
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name.split(".")[0])
+async def test_every_example_runs_and_obeys_its_constraints(path: Path, local: LocalBackend):
+    result = await run_example(path.name[:3], local)
+    assert result.outputs and all(value is not None for value in result.outputs.values())
+    obeyed = OBEYED.get(path.name[:2])
+    assert obeyed is None or obeyed(result.outputs), result.outputs
+    assert "\ufffd" not in result.text
+    assert local.engine.pool.live_bytes == 0
+
+
+@pytest.mark.model
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_branches_of_the_essay_judge_share_their_prefix(local: LocalBackend):
+    result = await run_example("04", local)
+    usage = result.usage
+    # Three branches and four steps start from the essay; only the first of them computes it.
+    assert usage.reused_tokens > 2 * usage.computed_tokens
+
+
+@pytest.mark.model
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_fork_of_eight_computes_a_long_prefix_once(local: LocalBackend):
+    text = "sglspec: v1\ninputs: {prefix: string}\nsteps:\n  - \"{{ prefix }}\"\n  - fork: 8\n    do:\n      - \" Number {{ loop.index }}:\"\n      - gen: x\n        max_tokens: 4\n        ignore_eos: true\n"
+    prefix = " ".join(f"word{n}" for n in range(330))
+    length = len(local.engine.vocabulary.encode_content(prefix))
+    assert length >= 1_000
+    before = local.engine.metrics.embedded_tokens
+    result = await execute(program_of(text), {"prefix": prefix}, local, RunOptions(seed=1))
+    embedded = local.engine.metrics.embedded_tokens - before
+    assert result.error is None
+    assert embedded == result.usage.computed_tokens
+    assert length <= embedded < length + 8 * 20
+    assert result.usage.reused_tokens >= 8 * (length - 8)
+
+
+SLOTS = """
+sglspec: v1
+inputs: {t: string}
+steps:
+  - system: "s {{ t }}"
+  - user: "{{ t }}"
+  - assistant:
+      - "a {{ t }} b"
+      - raw: RAW
+      - capture: c
+        do: "{{ t }}"
+      - set: {v: "<{{ t }}>"}
+      - "{{ v }}{{ c }}"
+      - select: s
+        from: ["{{ t }}", "x{{ t }}"]
+      - gen: g
+        stop: "{{ t }}"
+        max_tokens: 2
+  - fork: 2
+    join: concat
+    do:
+      - user: ["{{ t }}", "{{ messages()[0].content }}", "{{ loop.index }}"]
+  - user: "{{ c }}"
+  - gen: h
+    max_tokens: 1
+"""
+
+
+@pytest.mark.model
+@pytest.mark.asyncio(loop_scope="module")
+async def test_every_added_token_in_every_slot_reaches_the_model_as_ordinary_text(local: LocalBackend):
+    vocabulary = local.engine.vocabulary
+    added = [vocabulary.describe(id) for id in sorted(vocabulary.control_ids)]
+    assert len(added) >= 10
+    for token in [*added, "".join(added)]:
+        program = program_of(SLOTS.replace("RAW", repr(token)))
+        run = start(program, {"t": token}, local, RunOptions(seed=1, trace=True))
+        result = await run.wait()
+        assert result.error is None, (token, result.error)
+        for part in result.trace:
+            assert part.origin in ("scaffold", "generated") or part.id not in vocabulary.control_ids, (token, part)
+        # Scaffolding is that of seven messages: a control token at each end of each.
+        scaffold = [part for part in result.trace if part.origin == "scaffold" and part.id in vocabulary.control_ids]
+        assert len(scaffold) == 2 * 7
+        assert result.messages[1]["content"] == token
+
+
+async def test_a_tiny_model_runs_a_chat(tiny_llama: Path):
+    backend = await open_local(tiny_llama)
+    text = "sglspec: v1\nsteps:\n  - user: Hi\n  - gen: a\n    max_tokens: 5\n  - user: Go on\n  - select: s\n    from: [x, y]\n"
+    result = await execute(program_of(text), {}, backend, RunOptions(seed=1))
+    await backend.close()
+    assert result.error is None
+    assert result.outputs["s"] in ("x", "y")
+
+
+async def test_the_same_seed_gives_the_same_text_alone_and_among_others(tiny_llama: Path):
+    backend = await open_local(tiny_llama)
+    text = "sglspec: v1\nsteps:\n  - \"Once\"\n  - fork: 3\n    do:\n      - gen: x\n        temperature: 1\n        max_tokens: 8\n"
+    alone = await execute(program_of(text), {}, backend, RunOptions(seed=7))
+    runs = [start(program_of(text), {}, backend, RunOptions(seed=seed)) for seed in (1, 7, 9)]
+    crowd = [await run.wait() for run in runs]
+    await backend.close()
+    assert crowd[1].outputs == alone.outputs
+    assert crowd[0].outputs != alone.outputs
+    assert len(set(alone.outputs["x"])) > 1
