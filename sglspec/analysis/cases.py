@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from sglspec.analysis.declarations import check_input, nearest
 from sglspec.analysis.inputs import fill
 from sglspec.analysis.sites import every_step
 from sglspec.diagnostics import Report
+from sglspec.diagnostics.codes import CODES
 from sglspec.document.load import Document
 from sglspec.document.model import Call, Case, TextStep, Tool
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
 from sglspec.expressions.errors import ExpressionSyntaxError
 from sglspec.expressions.syntax import parse_expression
 
-_ERROR = re.compile(r"S\d(\d\d|xx)")
+_FAMILIES = frozenset(f"{code[:2]}xx" for code in CODES)
 
 
 class CaseChecker:
@@ -40,7 +40,7 @@ class CaseChecker:
             node = case.expect.node
             for item in node.items if isinstance(node, Sequence) else (node,):
                 self._expectation(item)
-        if case.error is not None and not _ERROR.fullmatch(case.error):
+        if case.error is not None and (case.error[:1] != "S" or case.error not in CODES.keys() | _FAMILIES):
             help = "Write a code such as S702, or a family such as S7xx."
             self._fault("S203", f"`{case.error}` is not an error code", case.at("error"), help)
 

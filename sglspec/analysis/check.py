@@ -13,15 +13,41 @@ from sglspec.analysis.program import Program
 from sglspec.analysis.sites import every_step
 from sglspec.diagnostics import Related, Report
 from sglspec.document.fields import Param, Target
-from sglspec.document.load import Document, load_document
+from sglspec.document.load import Document, Partial, read_document
 from sglspec.document.model import Gen, Outputs, Return, TextStep
 from sglspec.document.nodes import Mapping, Node, Source
 
 
 def load_program(source: Source, report: Report) -> Program | None:
     """Reads, validates and checks. None when the report has errors."""
-    document = load_document(source, report)
+    document = read_document(source, report)
+    if isinstance(document, Partial):
+        _check_rest(document, source, report)
+        return None
     return check(document, report) if document is not None else None
+
+
+SURE = frozenset(
+    {
+        "S211", "S250", "S251", "S252", "S253", "S254", "S255", "S301", "S304", "S308", "S406", "S501", "S502", "S503",
+        "S504", "S505", "S506", "S507",
+    }
+)  # fmt: skip
+"""What is wrong whatever stands elsewhere; for unknown names (S301) see `_check_rest`."""
+
+
+def _check_rest(partial: Partial, source: Source, report: Report) -> None:
+    """The errors of a document whose structure has faults: those that cannot come from what is left out."""
+    found = Report(source.name)
+    check(partial.document, found)
+    for problem in found.sorted():
+        place = problem.range
+        if problem.code not in SURE or place is None:
+            continue
+        text = source.text[source.offset(place.start) : source.offset(place.end)]
+        if problem.code == "S301" and (text in partial.lost or not partial.names_known):
+            continue
+        report.add(problem)
 
 
 def check(document: Document, report: Report) -> Program | None:

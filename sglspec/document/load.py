@@ -14,6 +14,7 @@ from sglspec.document.model import LANGUAGE_VERSION, TAG, VERBS, Case, Decl, Lim
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, Source, pointer_of, pointers
 from sglspec.document.positions import locate_range
 from sglspec.document.read import parse
+from sglspec.document.remainder import remainder
 
 FAMILIAR = {
     "generate": "gen", "prompt": "user", "message": "user", "human": "user", "ai": "assistant", "bot": "assistant",
@@ -74,8 +75,23 @@ class Document:
         return stem or "program"
 
 
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """What is left of a document with faults in its structure; see `remainder.Remainder`."""
+
+    document: Document
+    lost: frozenset[str]
+    names_known: bool
+
+
 def load_document(source: Source, report: Report) -> Document | None:
     """Read and validate. None when the report has errors."""
+    document = read_document(source, report)
+    return document if isinstance(document, Document) else None
+
+
+def read_document(source: Source, report: Report) -> Document | Partial | None:
+    """Read and validate. With faults in the structure the rest of the document, if there is any to look at."""
     root = parse(source, report)
     if root is None:
         return None
@@ -89,8 +105,19 @@ def load_document(source: Source, report: Report) -> Document | None:
     except ValidationError as error:
         for loc, problem in _causes(error):
             report.add(_diagnostic(source, root, loc, problem))
-        return None
+        return _rest(source, root, error)
     return None if report.has_errors else Document(source, root, spec)
+
+
+def _rest(source: Source, root: Mapping, error: ValidationError) -> Partial | None:
+    problems = [(tuple(p["loc"]), p["type"]) for p in error.errors(include_url=False, include_input=False)]
+    rest = remainder(root, problems, TAG)
+    if rest is None:
+        return None
+    try:
+        return Partial(Document(source, rest.root, Spec.model_validate(rest.root)), rest.lost, rest.names_known)
+    except ValidationError:
+        return None
 
 
 def _at(source: Source, root: Node, node: Node, code: str, message: str, help: str | None = None) -> Diagnostic:
@@ -300,4 +327,4 @@ def _missing_key(source: Source, root: Mapping, loc: tuple[Any, ...], node: Node
     return _at(source, root, node, "S202", f"`{name}` is missing")
 
 
-__all__ = ["Document", "keys_of", "load_document"]
+__all__ = ["Document", "Partial", "keys_of", "load_document", "read_document"]

@@ -7,10 +7,8 @@ from typing import Literal
 
 from sglspec.diagnostics import Diagnostic, Range, Report, SpecError
 from sglspec.document.bounds import MAX_BYTES, too_big
-from sglspec.document.json import read_json
 from sglspec.document.nodes import Node, Source
 from sglspec.document.positions import locate, locate_range
-from sglspec.document.yaml import read_yaml
 
 __all__ = ["locate", "locate_range", "parse", "read_source", "source_from_text"]
 
@@ -67,12 +65,18 @@ def source_from_text(text: str | bytes, name: str, format: Format | None = None)
 def parse(source: Source, report: Report) -> Node | None:
     """The document's tree, or None if it cannot be read. What is wrong with it is added to `report`.
 
-    Lints (W1xx) are added as warnings and do not stop the tree.
+    Lints (W1xx) are added as warnings and do not stop the tree. Only the reader that is needed is loaded.
     """
     if _size(source.text) > MAX_BYTES:
         report.add(too_big(source.name))
         return None
-    return read_json(source, report) if source.format == "json" else read_yaml(source, report)
+    if source.format == "json":
+        from sglspec.document.json import read_json
+
+        return read_json(source, report)
+    from sglspec.document.yaml import read_yaml
+
+    return read_yaml(source, report)
 
 
 def _size(text: str) -> int:

@@ -140,8 +140,11 @@ class _Join:
     async def close(self) -> None:
         """Take the branches' usage and let go of what they hold. Once: later calls find nothing left."""
         while self.unclosed:
-            session = self.unclosed.pop().frame.session
-            self.frame.shared.add_usage(session.usage)
+            branch = self.unclosed.pop().frame
+            session, shared = branch.session, branch.shared
+            if shared.trace:
+                shared.branch_traces[branch.path] = tuple(session.trace())
+            shared.add_usage(session.usage)
             await session.close()
 
     async def run(self) -> None:
@@ -165,7 +168,8 @@ class _Join:
 
     async def _run(self, branch: Branch) -> None:
         frame = branch.frame
-        frame.emit("branch.started", self.step.verb_node, name=branch.name)
+        item = None if branch.item is None else branch.item.value
+        frame.emit("branch.started", self.step.verb_node, name=branch.name, item=item)
         try:
             async with asyncio.TaskGroup() as group:
                 frame.tasks = group

@@ -10,7 +10,7 @@ from typing import Any
 
 import sglspec.expressions as ev
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program, Rendered
-from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, Usage
+from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, TraceToken, Usage
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.fields import Expr, Items, Param, Text
 from sglspec.document.model import Sampling
@@ -44,8 +44,10 @@ class Shared:
     limits: LimitTracker
     seed: int
     options: Sampling | None = None
+    trace: bool = False
     usage: Usage = field(default_factory=Usage)
     forks: int = 0
+    branch_traces: dict[str, tuple[TraceToken, ...]] = field(default_factory=dict[str, tuple[TraceToken, ...]])
 
     def add_usage(self, usage: Usage) -> None:
         self.usage = self.usage + usage

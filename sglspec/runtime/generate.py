@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 import sglspec.expressions as ev
@@ -28,6 +28,7 @@ from sglspec.document.fields import Param, Text, Texts, Value
 from sglspec.document.model import Gen, Sampling, Select, Step
 from sglspec.document.nodes import Node, to_python
 from sglspec.runtime.frame import Frame
+from sglspec.runtime.limits import LimitReached
 from sglspec.runtime.scope import Bound
 
 DEFAULT_MAX_TOKENS = 256
@@ -64,7 +65,7 @@ async def run_gen(frame: Frame, step: Gen) -> None:
         mark = frame.transcript.mark()
         try:
             finish = await stream(frame, step, request)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, LimitReached):
             _keep_partial(frame, step, frame.transcript.since(mark), constraint)
             raise
         value = _value(frame, step, finish, constraint)
@@ -75,7 +76,7 @@ async def run_gen(frame: Frame, step: Gen) -> None:
 
 
 def _keep_partial(frame: Frame, step: Gen, text: str, constraint: Constraint | None) -> None:
-    """What a cancelled run had generated is part of its partial result; half a typed value is not a value."""
+    """What a run that is stopped had generated is part of its result; half a typed value is not a value."""
     if step.gen is not None and not step.gen.append and constraint is None and text:
         frame.scope.bind(step.gen.name, Bound(text, "generated", {"finish": "cancelled"}))
 
@@ -94,19 +95,25 @@ async def stream(frame: Frame, step: Gen, request: GenRequest) -> Finish:
     """Generate, passing text on as it comes and counting tokens against the run's limit."""
     finish: Finish | None = None
     at = frame.at(step.verb_node)
+    left = frame.shared.limits.tokens_left
+    capped = left < request.max_tokens
+    if capped:
+        request = replace(request, max_tokens=left, min_tokens=min(request.min_tokens, left))
     try:
         async with aclosing(cast(Any, frame.session.generate(request))) as deltas:
             async for delta in deltas:
                 if delta.text:
                     frame.transcript.append(delta.text)
                     frame.emit("delta", step.verb_node, text=delta.text, name=label_of(step))
+                finish = delta.finish or finish
                 if delta.tokens:
                     frame.shared.limits.add_tokens(len(delta.tokens), at)
-                finish = delta.finish or finish
     except EngineError as problem:
         raise frame.engine_error(problem, step.verb_node) from None
     if finish is None:
         raise frame.error("S713", "the backend ended a generation without saying how", step.verb_node)
+    if capped and finish.reason == "length":
+        raise frame.shared.limits.tokens_used_up(at)
     return finish
 
 
@@ -163,10 +170,8 @@ async def request_for(frame: Frame, step: Gen) -> tuple[GenRequest, Constraint |
         repetition_penalty=float(await option.number("repetition_penalty", 1.0)),
         logit_bias=_bias(option.json("logit_bias")),
     )
-    # One token past the run's limit is enough to find it crossed.
-    allowed = min(int(await option.number("max_tokens", DEFAULT_MAX_TOKENS)), frame.shared.limits.tokens_left + 1)
     request = GenRequest(
-        max_tokens=allowed,
+        max_tokens=int(await option.number("max_tokens", DEFAULT_MAX_TOKENS)),
         min_tokens=int(await option.number("min_tokens", 0)),
         stop=tuple(stop),
         stop_token_ids=tuple(option.json("stop_token_ids") or ()),

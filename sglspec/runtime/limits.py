@@ -23,17 +23,6 @@ class Bounds:
     iterations: int = 10_000
     seconds: float = 600.0
 
-    def lowered_by(self, declared: DeclaredLimits | None) -> Bounds:
-        """The smaller of both, field by field."""
-        if declared is None:
-            return self
-        lower: dict[str, int | float] = {}
-        for item in fields(self):
-            param = getattr(declared, item.name)
-            if param is not None and param.value is not None:
-                lower[item.name] = min(getattr(self, item.name), param.value)
-        return replace(self, **lower)
-
 
 def document_bounds(declared: DeclaredLimits | None, host: Bounds | None) -> Bounds:
     """The document's limits (or the language's defaults where it says nothing), lowered by the host's."""
@@ -58,7 +47,10 @@ class LimitTracker:
     def add_tokens(self, count: int, at: Diagnostic) -> None:
         self.tokens += count
         if self.tokens > self.bounds.tokens:
-            raise _reached(at, f"the run generated more than {self.bounds.tokens} tokens", "limits.tokens")
+            raise self.tokens_used_up(at)
+
+    def tokens_used_up(self, at: Diagnostic) -> LimitReached:
+        return _reached(at, f"The run used up its {self.bounds.tokens} tokens.", "limits.tokens")
 
     @property
     def tokens_left(self) -> int:
@@ -67,13 +59,13 @@ class LimitTracker:
     def add_branches(self, count: int, depth: int, at: Diagnostic) -> None:
         self.branches += count
         if self.branches > self.bounds.branches:
-            raise _reached(at, f"the run started more than {self.bounds.branches} branches", "limits.branches")
+            raise _reached(at, f"The run started more than {self.bounds.branches} branches.", "limits.branches")
         if depth > self.bounds.depth:
-            raise _reached(at, f"forks are nested deeper than {self.bounds.depth}", "limits.depth")
+            raise _reached(at, f"Forks are nested deeper than {self.bounds.depth}.", "limits.depth")
 
     def check_iterations(self, rounds: int, at: Diagnostic) -> None:
         if rounds > self.bounds.iterations:
-            raise _reached(at, f"a loop ran more than {self.bounds.iterations} rounds", "limits.iterations")
+            raise _reached(at, f"A loop ran more than {self.bounds.iterations} rounds.", "limits.iterations")
 
 
 def _reached(at: Diagnostic, message: str, name: str) -> LimitReached:

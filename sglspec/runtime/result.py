@@ -15,7 +15,8 @@ Status = Literal["succeeded", "failed", "cancelled"]
 class Result:
     """outputs: name → value; variables: every bound name that is no input; text: the main context as text with the
     model's markup; messages: [{role, content}]; meta: variable → how it was made; usage: counted where the model
-    runs; seed: the run's seed; error: what ended a run that did not succeed (outputs are then what was there)."""
+    runs; seed: the run's seed; error: what ended a run that did not succeed (outputs are then what was there). trace, branch_traces: the tokens of the main context
+    and of each branch by its path, when the run was asked to keep them."""
 
     status: Status
     outputs: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -27,6 +28,7 @@ class Result:
     seed: int = 0
     error: Diagnostic | None = None
     trace: tuple[TraceToken, ...] = ()
+    branch_traces: dict[str, tuple[TraceToken, ...]] = field(default_factory=dict[str, tuple[TraceToken, ...]])
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON face (the trace has its own file)."""

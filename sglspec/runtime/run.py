@@ -13,6 +13,7 @@ from sglspec.analysis.inputs import bind_inputs
 from sglspec.analysis.program import Program
 from sglspec.backends.base import Backend, EngineError, Usage
 from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.document.load import sentence
 from sglspec.document.model import Sampling
 from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import Event, EventLog
@@ -45,7 +46,7 @@ class Run:
         self.log = EventLog()
         self._options = options
         self._inputs = inputs
-        self._shared = Shared(program, backend, self.log, LimitTracker(bounds), seed, options.sampling)
+        self._shared = Shared(program, backend, self.log, LimitTracker(bounds), seed, options.sampling, options.trace)
         self._task: asyncio.Task[Result] | None = None
         self.fault: Exception | None = None
 
@@ -81,7 +82,7 @@ class Run:
         """Readers must end even when the run's own ending failed (a fault of ours)."""
         if not self.log.closed:
             error = None if task.cancelled() else task.exception()
-            face = self._problem("S799", f"a fault in sglspec: {type(error).__name__}").as_dict()
+            face = self._problem("S799", f"A fault in sglspec: {type(error).__name__}.").as_dict()
             self.log.add("run.failed", outputs={}, usage=None, error=face)
 
     async def _run(self) -> Result:
@@ -97,18 +98,18 @@ class Run:
                 outputs = await self._execute(main)
         except asyncio.CancelledError:
             status = "cancelled"
-            error = self._problem("S714", "the run was cancelled")
+            error = self._problem("S714", "The run was cancelled.")
         except TimeoutError:
             status = "failed"
-            error = self._problem("S706", f"the run took longer than {shared.limits.bounds.seconds:g} seconds")
+            error = self._problem("S706", f"The run took longer than {shared.limits.bounds.seconds:g} seconds.")
         except SpecError as problem:
             status, error = "failed", problem.diagnostics[0]
         except EngineError as problem:
-            status, error = "failed", self._problem(ENGINE_CODES.get(problem.kind, "S713"), str(problem))
+            status, error = "failed", self._problem(ENGINE_CODES.get(problem.kind, "S713"), sentence(str(problem)))
         except Exception as fault:
             # A fault of ours: the run still ends with one terminal event, and `fault` keeps the traceback.
             self.fault = fault
-            status, error = "failed", self._problem("S799", f"a fault in sglspec: {type(fault).__name__}: {fault}")
+            status, error = "failed", self._problem("S799", f"A fault in sglspec: {type(fault).__name__}: {fault}")
         return await self._finish(main, outputs, status, error)
 
     async def _main_frame(self) -> Frame:
@@ -180,6 +181,7 @@ class Run:
             shared.seed,
             error,
             tuple(main.session.trace()) if main is not None and self._options.trace else (),
+            shared.branch_traces,
         )
         if main is not None:
             await _to_its_end(main.session.close())

@@ -71,6 +71,14 @@ def wait_for_file(path: Path) -> None:
     time.sleep(1.0)
 
 
+def assert_partial(outputs):
+    """The branch that was done has its value, the others what they had generated so far."""
+    done, *cut = outputs["tip"]
+    assert done == "fast"
+    assert len(cut) == 2
+    assert all(text is None or set(text) == {"x"} for text in cut)
+
+
 def test_interrupt_in_a_fork_gives_what_there_is(begin, tmp_path):
     process = begin("--json")
     wait_for_file(tmp_path / "trace.json")
@@ -79,7 +87,7 @@ def test_interrupt_in_a_fork_gives_what_there_is(begin, tmp_path):
     result = json.loads(out)
     assert process.returncode == 130
     assert result["status"] == "cancelled"
-    assert result["outputs"] == {"tip": ["fast", None, None]}
+    assert_partial(result["outputs"])
     assert result["error"]["code"] == "S714"
     assert err == "sglspec: interrupted\n"
     assert json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["status"] == "cancelled"
@@ -91,7 +99,7 @@ def test_interrupt_without_json_prints_the_outputs(begin, tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert json.loads(out) == {"tip": ["fast", None, None]}
+    assert_partial(json.loads(out))
     assert "Traceback" not in err
 
 

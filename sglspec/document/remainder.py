@@ -1,0 +1,128 @@
+"""What is left of a document without the places that are wrong in structure, so that the rest can still be checked.
+
+An unknown key is taken out. Any other fault takes out the step that it stands in (an empty text keeps its place, so
+that the pointers of the others stay right), or the entry at the top level.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sglspec.document.nodes import Entry, Mapping, Node, Scalar, Sequence
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_BINDING = frozenset({"inputs", "gen", "select", "set", "capture", "for", "fork", "into", "export"})
+"""Keys that say which names there are."""
+
+Location = tuple[Any, ...]
+"""Where pydantic found a fault: keys and indices, with the tags of unions (`tag` below is their prefix)."""
+
+
+@dataclass(slots=True)
+class _Faults:
+    entries: set[int] = field(default_factory=set[int])
+    """Keys to take out, with their values."""
+    steps: set[int] = field(default_factory=set[int])
+    names_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """`root` is the document without its faults, `lost` every word that was taken out: what depends on one of these
+    is not known to be wrong. `names_known` is false where a fault hides which names the author wanted to bind."""
+
+    root: Mapping
+    lost: frozenset[str]
+    names_known: bool
+
+
+def remainder(root: Mapping, problems: Iterable[tuple[Location, str]], tag: str) -> Remainder | None:
+    """The rest of a document; `problems` are locations with pydantic's word for what is wrong there. None when a
+    fault concerns the document as a whole."""
+    faults = _Faults()
+    for location, kind in problems:
+        if not _mark(root, location, kind, tag, faults):
+            return None
+    lost: set[str] = set()
+    rest = _rebuilt(root, faults, lost)
+    return Remainder(rest, frozenset(lost), faults.names_known) if isinstance(rest, Mapping) else None
+
+
+def _mark(root: Mapping, location: Location, kind: str, tag: str, faults: _Faults) -> bool:
+    node: Node = root
+    top: Entry | None = None
+    last: Entry | None = None
+    step: Node | None = None
+    for part in location:
+        if isinstance(part, str) and part.startswith(tag):
+            step = node
+            continue
+        following: Node | None = None
+        if isinstance(node, Mapping) and isinstance(part, str):
+            last = next((entry for entry in node.entries if entry.key.text == part), None)
+            top = top or last
+            following = last.value if last is not None else None
+        elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
+            following = node.items[part]
+        elif isinstance(part, int):
+            continue
+        if following is None:
+            break
+        node = following
+    if kind.startswith("union_tag"):
+        step = node
+    if last is not None and last.key.text in _BINDING and not _is_text(node):
+        faults.names_known = False
+    if kind == "extra_forbidden" and last is not None:
+        faults.entries.add(id(last.key))
+    elif step is not None and step is not root:
+        faults.steps.add(id(step))
+    elif top is not None and top.key.text != "steps":
+        faults.entries.add(id(top.key))
+    else:
+        return False
+    return True
+
+
+def _is_text(node: Node) -> bool:
+    return isinstance(node, Scalar) and isinstance(node.value, str)
+
+
+def _rebuilt(node: Node, faults: _Faults, lost: set[str]) -> Node:
+    """The tree without its faults. Parts without any are the same objects as before."""
+    if id(node) in faults.steps:
+        _words(node, lost)
+        return Scalar("", "", "double", node.range)
+    if isinstance(node, Sequence):
+        items = tuple(_rebuilt(item, faults, lost) for item in node.items)
+        same = all(new is old for new, old in zip(items, node.items, strict=True))
+        return node if same else Sequence(items, node.range)
+    if isinstance(node, Mapping):
+        entries: list[Entry] = []
+        for entry in node.entries:
+            if id(entry.key) in faults.entries:
+                lost.update(_WORD.findall(entry.key.text))
+                _words(entry.value, lost)
+                continue
+            value = _rebuilt(entry.value, faults, lost)
+            entries.append(entry if value is entry.value else Entry(entry.key, value))
+        same = len(entries) == len(node.entries) and all(a is b for a, b in zip(entries, node.entries, strict=True))
+        return node if same else Mapping(tuple(entries), node.range)
+    return node
+
+
+def _words(node: Node, into: set[str]) -> None:
+    match node:
+        case Scalar():
+            into.update(_WORD.findall(node.text))
+        case Sequence():
+            for item in node.items:
+                _words(item, into)
+        case Mapping():
+            for entry in node.entries:
+                _words(entry.key, into)
+                _words(entry.value, into)
