@@ -35,16 +35,18 @@ class Branch:
 
 
 async def run_fork(frame: Frame, step: Fork, run_steps: RunSteps) -> None:
-    branches = await _open(frame, step)
     names = bound_names([one for branch in _bodies(step) for one in branch])
     await frame.scope.ready([*names.appended, *([step.into.name] if step.into else [])])
+    # Nothing is awaited from here until the join is registered, so that no cancellation can lose a session.
+    branches = await _open(frame, step)
     starts = {name: held for name in names.appended if (held := frame.scope.get(name))}
     records = frame.scope.get(step.into.name) if step.into is not None and step.into.append else None
     gathered = Gathered()
     frame.scope.expect(_outer_names(step, names), gathered)
     fork_id = branches[0].frame.path.rsplit(".", 1)[0] if branches else ""
     frame.emit("fork.opened", step.verb_node, fork=fork_id, width=len(branches))
-    job = _Join(frame, step, branches, names, gathered, run_steps, starts, records, list(branches))
+    job = Join(frame, step, branches, names, gathered, run_steps, starts, records, list(branches))
+    frame.joins.append(job)
     if step.join == "concat":
         await job.run()
         await _concat(frame, step, branches)
@@ -73,16 +75,20 @@ async def _open(frame: Frame, step: Fork) -> list[Branch]:
     bodies: list[list[AnyStep]]
     if named is not None:
         items, bodies = [None] * len(named), list(named.values())
+        count = len(named)
     elif isinstance(step.spec, Param):
-        items = [None] * await _count(frame, step, step.spec)
-        bodies = [step.do or []] * len(items)
+        items, bodies = [], []
+        count = int(await frame.option(step.spec, "fork") or 0)
     else:
-        items = await _fork_items(frame, step)
-        bodies = [step.do or []] * len(items)
+        items, bodies = await _fork_items(frame, step), []
+        count = len(items)
     shared = frame.shared
-    shared.limits.add_branches(len(items), frame.depth + 1, frame.at(step.verb_node))
-    shared.forks += 1
-    prefix = f"{frame.path}/{shared.forks}" if frame.path else str(shared.forks)
+    # Before anything of that size is made.
+    shared.limits.add_branches(count, frame.depth + 1, frame.at(step.verb_node))
+    items = items or [None] * count
+    bodies = bodies or [step.do or []] * count
+    frame.forks += 1
+    prefix = f"{frame.path}/{frame.forks}" if frame.path else str(frame.forks)
     try:
         sessions = await frame.session.fork(len(items)) if items else []
     except EngineError as problem:
@@ -109,20 +115,19 @@ def loop_record(index: int, length: int | None) -> dict[str, Any]:
     return record
 
 
-async def _count(frame: Frame, step: Fork, count: Param) -> int:
-    return int(await frame.option(count, "fork") or 0)
-
-
 async def _fork_items(frame: Frame, step: Fork) -> list[Bound | None]:
     assert step.items is not None
     value, origin = await frame.items(step.items)
     if not isinstance(value, list):
-        raise frame.error("S408", f"`in` must be a list, found {ev.describe(value)}", step.at("in"))
+        raise frame.data_error("S408", f"`in` must be a list, found {ev.describe(value)}", step.at("in"))
     return [Bound(item, origin) for item in cast("list[Any]", value)]
 
 
 @dataclass(slots=True, eq=False)
-class _Join:
+class Join:
+    """A fork that was opened. `close` is called when it is done, and again by whoever ends the parent's line: a task
+    that is cancelled before its first step never gets to close anything."""
+
     frame: Frame
     step: Fork
     branches: list[Branch]
@@ -139,8 +144,11 @@ class _Join:
 
     async def close(self) -> None:
         """Take the branches' usage and let go of what they hold. Once: later calls find nothing left."""
+        if self in self.frame.joins:
+            self.frame.joins.remove(self)
         while self.unclosed:
             branch = self.unclosed.pop().frame
+            await branch.close_joins()
             session, shared = branch.session, branch.shared
             if shared.trace:
                 shared.branch_traces[branch.path] = tuple(session.trace())
@@ -176,11 +184,13 @@ class _Join:
                 with suppress(NextRound):
                     await self.run_steps(frame, branch.steps)
             await frame.scope.all_ready()
+            await frame.close_joins()
         except* SpecError as problems:
             error = first_error(problems)
             if self.step.on_error in (None, "fail") or isinstance(error, LimitReached):
                 raise error from None
             branch.error = error
+            await frame.close_joins()
         branch.done = True
         failed = branch.error.diagnostics[0].as_dict() if branch.error else None
         frame.emit("branch.finished", self.step.verb_node, name=branch.name, error=failed)

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import sglspec.expressions as ev
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program, Rendered
@@ -46,17 +46,23 @@ class Shared:
     options: Sampling | None = None
     trace: bool = False
     usage: Usage = field(default_factory=Usage)
-    forks: int = 0
     branch_traces: dict[str, tuple[TraceToken, ...]] = field(default_factory=dict[str, tuple[TraceToken, ...]])
 
     def add_usage(self, usage: Usage) -> None:
         self.usage = self.usage + usage
 
 
+class Closing(Protocol):
+    """A fork that this line opened (fork.Join)."""
+
+    async def close(self) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class Frame:
-    """`path` is "" for the main line and "3.1" (fork 3, branch 1; deeper ones joined by "/") for branches; `rounds`
-    are the running rounds of the loops around the current step; `tasks` is where forks put their branches."""
+    """`path` is "" for the main line and "3.1" for the second branch of its third fork ("3.1/1.0" deeper); `rounds` are
+    the running rounds of the loops around the current step; `tasks` is where forks put their branches; `forks` counts
+    those that this line opened (never those of others: paths must not depend on timing), `joins` holds them."""
 
     shared: Shared
     session: Session
@@ -67,11 +73,22 @@ class Frame:
     depth: int = 0
     rounds: tuple[int, ...] = ()
     lenient: bool = False
+    forks: int = 0
+    joins: list[Closing] = field(default_factory=list[Closing])
+
+    async def close_joins(self) -> None:
+        """Let go of what this line's forks still hold."""
+        while self.joins:
+            await self.joins.pop().close()
 
     # -- diagnostics ---------------------------------------------------------------------------------------------
 
     def error(self, code: str, message: str, node: Node, **more: Any) -> SpecError:
         return SpecError(self.shared.program.document.diagnostic(code, message, node, **more))
+
+    def data_error(self, cause: str, message: str, node: Node, help: str | None = None) -> SpecError:
+        """A failure that data caused: S707 with the code that `check` would have given (language.md § 11)."""
+        return self.error("S707", message, node, help=help, cause=cause)
 
     def authored(self, code: str, message: str, node: Node) -> SpecError:
         """An error in the author's own words, kept as they are."""
@@ -148,7 +165,7 @@ class Frame:
         try:
             return param.check(value)
         except ValueError as problem:
-            raise self.error("S408", f"`{name}`: {problem}", param.node) from None
+            raise self.data_error("S408", f"`{name}`: {problem}", param.node) from None
 
     async def items(self, items: Items) -> tuple[Value, Origin]:
         """What `in` and `from` give: the value of the expression, or the literal list with its templates rendered."""

@@ -159,7 +159,7 @@ async def request_for(frame: Frame, step: Gen) -> tuple[GenRequest, Constraint |
     stop = await option.texts("stop")
     empty = next((text for text in stop if text == ""), None)
     if empty is not None:
-        raise frame.error("S507", "a stop text is empty", step.at("stop"))
+        raise frame.data_error("S507", "a stop text is empty", step.at("stop"))
     sampling = EngineSampling(
         temperature=float(await option.number("temperature", 0.0)),
         top_p=await option.number("top_p", None),
@@ -229,7 +229,7 @@ class _Options:
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
         for item in items:
             if not isinstance(item, str):
-                raise self.frame.error("S507", "a stop must be a text", text.node)
+                raise self.frame.data_error("S507", "a stop must be a text", text.node)
         return items
 
 
@@ -250,13 +250,13 @@ async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
         if step.schema_ is not None:
             schema, _ = await frame.value_at(step.schema_.node)
             if not isinstance(schema, dict):
-                raise frame.error("S503", f"a schema is an object, found {ev.describe(schema)}", step.at("schema"))
+                raise frame.data_error("S503", f"a schema is an object, found {ev.describe(schema)}", step.at("schema"))
             return schema_constraint(
                 cast("dict[str, Any]", schema), pretty=bool(step.pretty), lenient=bool(step.lenient)
             )
     except ConstraintError as problem:
         place = step.at("regex" if step.regex is not None else "schema")
-        raise frame.error(problem.code, problem.message, place, help=problem.help) from None
+        raise frame.data_error(problem.code, problem.message, place, problem.help) from None
     return None
 
 
@@ -288,14 +288,14 @@ async def run_select(frame: Frame, step: Select) -> None:
 
 def _choice_texts(frame: Frame, step: Select, choices: Any) -> list[str]:
     if not isinstance(choices, list) or not choices:
-        raise frame.error("S506", "`from` must be a list with at least one choice", step.at("from"))
+        raise frame.data_error("S506", "`from` must be a list with at least one choice", step.at("from"))
     texts: list[str] = []
     for choice in cast("list[Any]", choices):
         if choice is None or isinstance(choice, (list, dict)):
-            raise frame.error("S506", "a choice must be a text, a number or a boolean", step.at("from"))
+            raise frame.data_error("S506", "a choice must be a text, a number or a boolean", step.at("from"))
         texts.append(ev.value_to_text(choice))
     if "" in texts:
-        raise frame.error("S506", "a choice is empty", step.at("from"))
+        raise frame.data_error("S506", "a choice is empty", step.at("from"))
     if len(set(texts)) < len(texts):
-        raise frame.error("S506", "two choices have the same text", step.at("from"))
+        raise frame.data_error("S506", "two choices have the same text", step.at("from"))
     return texts

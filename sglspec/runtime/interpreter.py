@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -92,7 +93,7 @@ async def _match(frame: Frame, step: Match) -> None:
 async def _for(frame: Frame, step: For) -> None:
     value, origin = await frame.items(step.items)
     if not isinstance(value, list):
-        raise frame.error("S408", f"`in` must be a list, found {ev.describe(value)}", step.at("in"))
+        raise frame.data_error("S408", f"`in` must be a list, found {ev.describe(value)}", step.at("in"))
     items = cast("list[Any]", value)
     outer = frame.scope.get("loop")
     for index, item in enumerate(items):
@@ -130,6 +131,8 @@ async def _round(frame: Frame, steps: list[AnyStep], index: int, length: int | N
     frame.scope.bind("loop", Bound(loop_record(index, length)))
     rounds = frame.rounds
     frame.rounds = (*rounds, index)
+    # A loop that never waits for the model must still let cancellation and the time limit in.
+    await asyncio.sleep(0)
     try:
         await run_steps(frame, steps)
     except NextRound:

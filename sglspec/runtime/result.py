@@ -13,10 +13,11 @@ Status = Literal["succeeded", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """outputs: name → value; variables: every bound name that is no input; text: the main context as text with the
-    model's markup; messages: [{role, content}]; meta: variable → how it was made; usage: counted where the model
-    runs; seed: the run's seed; error: what ended a run that did not succeed (outputs are then what was there). trace, branch_traces: the tokens of the main context
-    and of each branch by its path, when the run was asked to keep them."""
+    """outputs: name → value. variables: every bound name that is no input. text: the main context as text with the
+    model's markup. messages: [{role, content}]. meta: variable → how it was made. usage: counted where the model runs.
+    seed: the run's seed. error: what ended a run that did not succeed (outputs are then what was there). trace,
+    branch_traces: the tokens of the main context, and of each branch by its path, when the run was asked to keep them.
+    """
 
     status: Status
     outputs: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -15,6 +15,7 @@ from sglspec.backends.base import Backend, EngineError, Usage
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.load import sentence
 from sglspec.document.model import Sampling
+from sglspec.document.nodes import Node
 from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import Event, EventLog
 from sglspec.runtime.fork import first_error
@@ -101,11 +102,13 @@ class Run:
             error = self._problem("S714", "The run was cancelled.")
         except TimeoutError:
             status = "failed"
-            error = self._problem("S706", f"The run took longer than {shared.limits.bounds.seconds:g} seconds.")
+            message = f"The run took longer than {shared.limits.bounds.seconds:g} seconds."
+            error = self._problem("S706", message, self._limit_node("seconds"))
         except SpecError as problem:
             status, error = "failed", problem.diagnostics[0]
         except EngineError as problem:
-            status, error = "failed", self._problem(ENGINE_CODES.get(problem.kind, "S713"), sentence(str(problem)))
+            code = ENGINE_CODES.get(problem.kind, "S713")
+            status, error = "failed", self._problem(code, sentence(str(problem)), shared.program.spec.key("steps"))
         except Exception as fault:
             # A fault of ours: the run still ends with one terminal event, and `fault` keeps the traceback.
             self.fault = fault
@@ -143,7 +146,9 @@ class Run:
         program = self._shared.program
         declared = program.spec.outputs
         if returned is not None and returned.values is not None:
-            names = [t.name for t in declared.names] if declared is not None else list(returned.values)
+            names = [*program.bindable, *returned.values]
+            if declared is not None:
+                names = [target.name for target in declared.names]
             return {name: returned.values.get(name) for name in names}
         if declared is None:
             return {name: self._value(main, name) for name in program.bindable}
@@ -162,6 +167,7 @@ class Run:
         shared = self._shared
         if main is not None:
             main.scope.take_settled()
+            await _to_its_end(main.close_joins())
         bound = main.scope.bound() if main is not None else {}
         hidden = {*shared.program.inputs, "loop"}
         variables = {name: held.value for name, held in bound.items() if name not in hidden}
@@ -194,8 +200,18 @@ class Run:
         )
         return result
 
-    def _problem(self, code: str, message: str) -> Diagnostic:
-        return Diagnostic(code, message, file=self._shared.program.document.source.name)
+    def _problem(self, code: str, message: str, node: Node | None = None) -> Diagnostic:
+        document = self._shared.program.document
+        if node is None:
+            return Diagnostic(code, message, file=document.source.name)
+        return document.diagnostic(code, message, node)
+
+    def _limit_node(self, name: str) -> Node:
+        """Where a limit is written; the steps where the document does not say it."""
+        spec = self._shared.program.spec
+        if spec.limits is not None and getattr(spec.limits, name) is not None:
+            return spec.limits.at(name)
+        return spec.key("steps")
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

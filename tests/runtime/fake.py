@@ -110,13 +110,16 @@ class FakeSession(ScriptedSession):
         reply = self._script.take(request.label)
         if isinstance(reply, Exception):
             raise reply
-        for char in reply:
+        for char in reply[: request.max_tokens]:
             await asyncio.sleep(0)
             self._text += char
             self._usage += Usage(generated_tokens=1)
             yield Delta(char, (Token(0, char, 0.0),))
         self._fake.order.append(f"end {request.label}")
-        yield Delta("", finish=Finish("end", reply, usage=Usage(generated_tokens=len(reply))))
+        cut = len(reply) > request.max_tokens
+        text = reply[: request.max_tokens]
+        usage = Usage(generated_tokens=len(text))
+        yield Delta("", finish=Finish("length" if cut else "end", text, usage=usage))
 
     async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
         await asyncio.sleep(0)

@@ -231,6 +231,49 @@ async def test_cancel_while_the_run_ends_still_gives_one_terminal_event():
     assert (await run.wait()).status in ("succeeded", "cancelled")
 
 
+async def test_a_step_that_fails_right_after_a_fork_leaves_no_session_open():
+    backend = FakeBackend({"x": "a"})
+    result = await start(
+        steps("- fork: 2\n  do:\n    - fork: 2\n      do: [{gen: x}]\n    - fail: boom\n- fail: boom\n"), {}, backend
+    ).wait()
+    assert result.error is not None and result.error.code == "S701"
+    assert backend.open_sessions == 0
+    backend = FakeBackend({"x": "a"})
+    source = "- fork: 2\n  on_error: skip\n  do:\n    - fork: 2\n      do: [{gen: x}]\n    - fail: boom\n"
+    assert (await start(steps(source), {}, backend).wait()).outputs == {"x": [None, None]}
+    assert backend.open_sessions == 0
+
+
+async def test_a_huge_width_is_refused_before_anything_is_made():
+    for width in ("3000000000", '"{{ n }}"'):
+        checked = steps(f'- fork: {width}\n  do: [{{gen: x}}]\n- "{{{{ n }}}}"\n', inputs="{n: integer}")
+        result = await run_scripted(checked, {"n": 3_000_000_000})
+        assert result.error is not None and result.error.code == "S705"
+
+
+async def test_a_loop_without_generations_can_be_stopped():
+    source = '- for: a\n  in: range(10000)\n  do:\n    - for: b\n      in: range(10000)\n      do:\n        - set: {x: "{{ a + b }}"}\n'
+    result = await run_scripted(steps(source, limits="{seconds: 0.1}"))
+    assert result.error is not None and result.error.code == "S706"
+    assert result.error.range is not None
+
+
+async def test_nested_branch_paths_do_not_depend_on_timing():
+    source = "- fork:\n    a: [{gen: slow}, {fork: 1, do: [{gen: x}]}]\n    b: [{fork: 1, do: [{gen: y}]}]\n"
+
+    async def keys(first: str) -> dict[str, int]:
+        backend = FakeBackend({"slow": "s", "x": "a", "y": "b"})
+        gate = backend.close_gate(first)
+        run = start(steps(source), {}, backend, RunOptions(seed=1))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        gate.set()
+        await run.wait()
+        return {request.label: request.noise_key for request in backend.requests}
+
+    assert await keys("slow") == await keys("y")
+
+
 async def test_cancel_before_the_first_step():
     run = start(steps("- gen: x\n"), {}, FakeBackend({"x": "a"}))
     run.cancel()

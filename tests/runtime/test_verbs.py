@@ -242,7 +242,8 @@ async def test_a_schema_may_be_an_input():
     good = await run_scripted(checked, {"s": {"type": "integer"}}, {"v": "3"})
     assert good.outputs == {"v": 3}
     bad = await run_scripted(checked, {"s": {"type": "nonsense"}}, {"v": "3"})
-    assert bad.error is not None and bad.error.code.startswith("S50")
+    assert bad.error is not None
+    assert (bad.error.code, bad.error.cause) == ("S707", "S503")
 
 
 async def test_replies_run_out():
