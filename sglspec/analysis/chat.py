@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sglspec.analysis.sites import children, every_step
 from sglspec.diagnostics import Report
+from sglspec.document.fields import Param
 from sglspec.document.load import Document
 from sglspec.document.model import (
     AnyStep,
@@ -31,6 +32,9 @@ from sglspec.document.model import (
     Video,
     While,
 )
+from sglspec.expressions import ast
+from sglspec.expressions.errors import ExpressionSyntaxError
+from sglspec.expressions.syntax import parse_expression
 
 Tails = frozenset[str]
 """What the context may end with: "assistant" after a closed assistant turn, "other" after anything else."""
@@ -66,6 +70,32 @@ def _arms(step: If | Match) -> list[list[AnyStep]]:
     """The blocks of which one runs. A `match` without `else` fails when no case fits."""
     blocks = children(step)
     return blocks[:-1] if isinstance(step, Match) and step.orelse is None else blocks
+
+
+def runs_once(step: For | While | Fork) -> bool:
+    """Whether the body of a loop, or each branch of a fork, runs at least once for certain."""
+    if isinstance(step, While):
+        return False
+    if isinstance(step, Fork):
+        if step.on_error == "skip":
+            return False  # a branch that fails adds nothing
+        if step.branches is not None:
+            return True
+        if isinstance(step.spec, Param):
+            return bool(step.spec.value)
+    items = step.items
+    if items is None or items.expr is None:
+        return items is not None and items.literal is not None and bool(items.literal.items)
+    try:
+        root = parse_expression(items.expr.source).root
+    except ExpressionSyntaxError:
+        return False
+    return isinstance(root, ast.ListLit) and bool(root.items)
+
+
+def _left_early(step: For | While | Fork) -> bool:
+    """Whether a round may end before its last step."""
+    return any(isinstance(inner, (Break, Continue)) for block in children(step) for inner in every_step(block))
 
 
 @dataclass(slots=True)
@@ -105,15 +135,18 @@ class ChatChecker:
                 return frozenset[str]().union(*ends)
             case For() | While():
                 entry = tails | self._effect(step.do).after(tails)
-                return tails | self._round(step.do, entry, inside)
+                end = self._round(step.do, entry, inside)
+                return end if runs_once(step) else tails | end
             case Break() | Continue() | Return() | Fail():
                 if self.jumps and isinstance(step, (Break, Continue)):
                     self.jumps[-1] |= tails
                 return frozenset()
             case Fork() | Scratch():
                 ends = [self._round(block, tails, inside) for block in children(step)]
-                joined = isinstance(step, Fork) and step.join in ("concat", "concat_kv")
-                return frozenset[str]().union(tails, *ends) if joined else tails
+                if not isinstance(step, Fork) or step.join not in ("concat", "concat_kv"):
+                    return tails
+                joined = frozenset[str]().union(*ends)
+                return joined if runs_once(step) else tails | joined
             case Capture():
                 self._block(step.do, tails, replace(inside, capture=True))
                 return tails
@@ -157,9 +190,13 @@ class ChatChecker:
                 adds = frozenset[str]().union(*(part.adds for part in parts))
                 return _Effect(adds, any(part.passes for part in parts))
             case For() | While():
-                return _Effect(self._effect(step.do).adds, True)
+                body = self._effect(step.do)
+                return _Effect(body.adds, body.passes or not runs_once(step) or _left_early(step))
             case Fork() if step.join in ("concat", "concat_kv"):
-                return _Effect(frozenset[str]().union(*(self._effect(b).adds for b in children(step))), True)
+                parts = [self._effect(block) for block in children(step)]
+                adds = frozenset[str]().union(*(part.adds for part in parts))
+                passes = any(part.passes for part in parts) or not runs_once(step) or _left_early(step)
+                return _Effect(adds, passes)
             case _:
                 return _Effect(frozenset(), True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sglspec.analysis import later
 from sglspec.analysis.cases import CaseChecker
 from sglspec.analysis.chat import ChatChecker, is_chat
 from sglspec.analysis.declarations import nearest
@@ -11,10 +12,10 @@ from sglspec.analysis.gens import GenChecker
 from sglspec.analysis.names import Names
 from sglspec.analysis.program import Program
 from sglspec.analysis.sites import every_step
-from sglspec.diagnostics import Related, Report
+from sglspec.diagnostics import MAX_REPORTED, Related, Report
 from sglspec.document.fields import Param, Target
 from sglspec.document.load import Document, Partial, read_document
-from sglspec.document.model import Gen, Outputs, Return, TextStep
+from sglspec.document.model import NOT_YET_KEYS, Gen, Outputs, Return, TextStep
 from sglspec.document.nodes import Mapping, Node, Source
 
 
@@ -58,14 +59,15 @@ def check(document: Document, report: Report) -> Program | None:
     _limits(document, report)
     decls = DeclChecker(document, report)
     decls.check_all(spec.inputs, fields=False)
+    faulty: set[Gen] = set()
     for step in every_step(spec.steps):
-        if isinstance(step, Gen) and step.fields is not None:
-            decls.check_all(step.fields, fields=True)
+        if isinstance(step, Gen) and step.fields is not None and not decls.check_all(step.fields, fields=True):
+            faulty.add(step)
     chat = is_chat(spec.steps)
     if chat:
         ChatChecker(document, report).check(spec.steps)
     names = Names.of(document, report)
-    gens = GenChecker(document, report, {})
+    gens = GenChecker(document, report, {}, faulty)
     flow = Flow(document, report, names, gens)
     if spec.defaults is not None:
         flow.params(spec.defaults)
@@ -87,10 +89,10 @@ def check(document: Document, report: Report) -> Program | None:
 
 
 def _not_yet(document: Document, report: Report) -> None:
-    for key in ("use", "defs"):
+    for key in NOT_YET_KEYS:
         node = document.root.key(key)
         if node is not None:
-            report.add(document.diagnostic("S220", f"`{key}` is not yet in this build", node))
+            report.add(document.diagnostic("S220", f"`{key}` is not yet in this build", node, help=later.KEYS[key]))
 
 
 def _ids(document: Document, report: Report) -> None:
@@ -111,7 +113,8 @@ def _limits(document: Document, report: Report) -> None:
     for name in ("tokens", "branches", "depth", "iterations", "seconds") if limits is not None else ():
         param: Param | None = getattr(limits, name)
         if param is not None and param.template is not None:
-            report.add(document.diagnostic("S203", f"`{name}` takes a number, not a template", param.node))
+            help = f"Write a number: `{name}: 1000`."
+            report.add(document.diagnostic("S203", f"`{name}` takes a number, not a template", param.node, help=help))
 
 
 def _outputs(document: Document, report: Report, flow: Flow) -> None:
@@ -153,7 +156,7 @@ def _unknown_output(document: Document, report: Report, target: Target, names: N
         message = f"the output `{name}` is the variable of a loop, which lives in its `do` only"
     else:
         message = f"no step binds the output `{name}`"
-        close = nearest(name, [*names.bound_in, *names.inputs])
+        close = nearest(name, [*names.bound_in, *names.inputs]) if report.count < MAX_REPORTED else None
         known = ", ".join(names.bound_in)
         help = f"Did you mean `{close}`?" if close else f"The steps bind: {known}." if known else None
     report.add(document.diagnostic("S307", message, target.node, help=help))
@@ -161,7 +164,7 @@ def _unknown_output(document: Document, report: Report, target: Target, names: N
 
 def _returned(document: Document, report: Report, outputs: Outputs | None, names: Names) -> set[str]:
     """The names that `return` sets; with declared outputs only those may appear."""
-    declared = [target.name for target in outputs.names] if outputs is not None else None
+    declared = {target.name: None for target in outputs.names} if outputs is not None else None
     returned: set[str] = set()
     for step in every_step(document.spec.steps):
         if not isinstance(step, Return) or step.values is None:
@@ -171,13 +174,17 @@ def _returned(document: Document, report: Report, outputs: Outputs | None, names
             node: Node = (mapping.key(name) if isinstance(mapping, Mapping) else None) or mapping
             returned.add(name)
             if declared is not None and name not in declared:
-                close = nearest(name, declared)
+                close = nearest(name, list(declared)) if report.count < MAX_REPORTED else None
                 help = f"Did you mean `{close}`?" if close else "The outputs are: " + ", ".join(declared) + "."
                 message = f"`{name}` is not an output of this program"
                 report.add(document.diagnostic("S307", message, node, help=help))
             elif declared is None and name in names.inputs:
                 message = f"`{name}` is an input, and without `outputs` an input is no output"
                 report.add(document.diagnostic("S307", message, node, help="Choose another name."))
+            elif declared is None and name not in names.bound_in:
+                message = f"`{name}` is not an output of this program: no step binds it, and there is no `outputs`"
+                help = f"Declare it at the top level: `outputs: [{', '.join(step.values)}]`."
+                report.add(document.diagnostic("S307", message, node, help=help))
     return returned
 
 

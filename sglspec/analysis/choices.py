@@ -8,7 +8,7 @@ from typing import Any
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.program import Constant, ListValue
 from sglspec.analysis.types import ANY, Type, of_choices
-from sglspec.diagnostics import Related, Report
+from sglspec.diagnostics import MAX_REPORTED, Related, Report
 from sglspec.document.load import Document
 from sglspec.document.model import Match, Select
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
@@ -23,7 +23,8 @@ def check_choices(document: Document, report: Report, step: Select, compiled: Li
     """A literal list of choices: not empty, all scalars, no two of equal text. Their common type."""
     nodes = step.choices.literal.items if step.choices.literal is not None else ()
     if not nodes:
-        report.add(document.diagnostic("S506", "`select` has nothing to choose from", step.at("from")))
+        help = 'Write the choices: `from: ["yes", "no"]`.'
+        report.add(document.diagnostic("S506", "`select` has nothing to choose from", step.at("from"), help=help))
         return ANY
     first: dict[str, Node] = {}
     values: list[Any] = []
@@ -52,11 +53,12 @@ def check_cases(document: Document, report: Report, step: Match, subject: Type) 
         return
     texts = [choice_text(choice) for choice in subject.choices]
     mapping = step.at("cases")
+    possible = set(texts)
     for case in step.cases:
-        if case in texts:
+        if case in possible:
             continue
         node = (mapping.key(case) if isinstance(mapping, Mapping) else None) or mapping
-        close = nearest(case, texts)
+        close = nearest(case, texts) if report.count < MAX_REPORTED else None
         help = f"Did you mean `{close}`?" if close is not None else None
         if help is None and case in ("true", "false") and {"yes", "no"} & set(texts):
             help = 'Write "yes" or "no".'

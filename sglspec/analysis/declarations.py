@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from difflib import get_close_matches
+from heapq import nlargest
 from typing import Any, cast
 
 from sglspec.analysis.validate import parse_json, text_matches
+from sglspec.diagnostics.suggest import common_prefix
 from sglspec.document.model import Decl
 from sglspec.document.nodes import to_python
 
@@ -103,8 +105,23 @@ def coerce_text(decl: Decl, text: str) -> Any:
     return value
 
 
+MANY = 200
+"""More names than this are not all compared letter by letter."""
+
+
+def _alike(name: str, names: list[str]) -> list[str]:
+    """The names that share most with this one at their beginning and end; too many names are not worth a look."""
+    if len(names) > 20 * MANY:
+        return []
+    backwards = name[::-1]
+    ranked = ((common_prefix(name, n) + common_prefix(backwards, n[::-1]), n) for n in names)
+    return [n for _, n in nlargest(MANY, ranked, key=lambda pair: pair[0])]
+
+
 def nearest(name: str, names: list[str]) -> str | None:
     """The known name that was probably meant."""
+    if len(names) > MANY:
+        names = _alike(name, names)
     lowered = {n.lower(): n for n in reversed(names)}
     close = get_close_matches(name.lower(), list(lowered), 1, 0.6)
     return lowered[close[0]] if close else None

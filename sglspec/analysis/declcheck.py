@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping as MappingABC
-from typing import Any
 
 from sglspec.analysis.declarations import BOUNDS, check_input, type_of
 from sglspec.analysis.grammar import ConstraintError
@@ -11,6 +11,7 @@ from sglspec.analysis.inputs import fill
 from sglspec.analysis.regexes import check_pattern
 from sglspec.analysis.schemas import FORMATS
 from sglspec.diagnostics import Report
+from sglspec.document.advice import flow
 from sglspec.document.fields import Param
 from sglspec.document.load import Document
 from sglspec.document.model import Decl
@@ -33,10 +34,18 @@ class DeclChecker:
     def __init__(self, document: Document, report: Report) -> None:
         self.document = document
         self.report = report
+        self.faults = 0
 
-    def check_all(self, decls: MappingABC[str, Decl], *, fields: bool) -> None:
+    def check_all(self, decls: MappingABC[str, Decl], *, fields: bool) -> bool:
+        """Whether all of them are in order."""
+        before = self.faults
         for decl in decls.values():
+            if fields and decl.optional:
+                message = "the fields of a `gen` are all generated, so none of them is `optional`"
+                help = "Leave it out. Inside of a field of type `object`, properties may be optional."
+                self._fault("S213", message, decl.key("optional"), help)
             self.check(decl, fields=fields)
+        return self.faults == before
 
     def check(self, decl: Decl, *, fields: bool, inner: bool = False) -> None:
         if decl.type in ("image", "video"):
@@ -44,8 +53,10 @@ class DeclChecker:
             if fields:
                 self._fault("S203", f"a field cannot be {decl.type}: models write text", place)
             else:
-                self._fault("S220", f"inputs of type `{decl.type}` are not yet in this build", place)
+                help = "Take a text instead: write `string`."
+                self._fault("S220", f"inputs of type `{decl.type}` are not yet in this build", place, help)
             return
+        before = self.faults
         self._keys_fit(decl)
         self._bounds(decl)
         if fields:
@@ -56,12 +67,12 @@ class DeclChecker:
             self._fault("S213", "only a whole input can be `secret`", decl.key("secret"))
         if decl.optional and decl.default is not None:
             self._fault("S213", "`optional` and `default` exclude each other", decl.key("default"))
-        if decl.default is not None and not fields:
-            self._default(decl, decl.default.node)
         if decl.items is not None:
             self.check(decl.items, fields=fields, inner=True)
         for child in (decl.properties or {}).values():
             self.check(child, fields=fields, inner=True)
+        if decl.default is not None and not fields and self.faults == before:
+            self._default(decl, decl.default.node)
 
     def _keys_fit(self, decl: Decl) -> None:
         kind = type_of(decl)
@@ -95,17 +106,21 @@ class DeclChecker:
             return
         node = decl.enum.node
         if not isinstance(node, Sequence):
-            self._fault("S203", "`enum` is a list of values", node)
+            shown = flow(node) if isinstance(node, Scalar) and node.value is not None else "a, b"
+            self._fault("S203", "`enum` is a list of values", node, f"Write `enum: [{shown}]`.")
             return
         if not node.items:
             self._fault("S215", "`enum` is empty: nothing would be allowed", node)
-        seen: list[Any] = []
+        seen: set[str] = set()
+        plain = decl.model_copy(update={"enum": None})
         for item in node.items:
             value = to_python(item)
-            if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in seen):
-                self._fault("S214", f"the value `{_shown(item)}` is there twice", item)
-            seen.append(value)
-            problem = check_input(_without_enum(decl), value) if decl.type is not None else None
+            whole = isinstance(value, float) and value.is_integer()
+            same = json.dumps(int(value) if whole else value, sort_keys=True)
+            if same in seen:
+                self._fault("S214", f"the value `{_shown(item)}` is there twice", item, "Leave one of them out.")
+            seen.add(same)
+            problem = check_input(plain, value) if decl.type is not None else None
             if problem is not None:
                 self._fault("S408", f"this value does not fit the declaration: {problem}", item)
 
@@ -119,6 +134,7 @@ class DeclChecker:
                 place = decl.at("pattern")
                 if isinstance(place, Scalar) and error.start is not None:
                     end = error.end or error.start + 1
+                    self.faults += 1
                     self.report.add(
                         self.document.diagnostic_in(error.code, error.message, place, error.start, end, help=error.help)
                     )
@@ -129,8 +145,6 @@ class DeclChecker:
             self._fault("S504", f"the format `{decl.format}` is not known", decl.at("format"), help)
 
     def _default(self, decl: Decl, node: Node) -> None:
-        if self.report.has_errors and decl.pattern is not None:
-            return  # a broken pattern has its message already
         problem = check_input(decl, fill(decl, to_python(node)))
         if problem is not None:
             help = None
@@ -139,16 +153,13 @@ class DeclChecker:
             self._fault("S408", f"the default does not fit the declaration: {problem}", node, help)
 
     def _fault(self, code: str, message: str, node: Node, help: str | None = None) -> None:
+        self.faults += 1
         self.report.add(self.document.diagnostic(code, message, node, help=help))
 
 
 def _value(decl: Decl, name: str) -> float | None:
     param: Param | None = getattr(decl, name)
     return param.value if param is not None else None
-
-
-def _without_enum(decl: Decl) -> Decl:
-    return decl.model_copy(update={"enum": None})
 
 
 def _shown(node: Node) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from sglspec.analysis import later
 from sglspec.analysis.choices import check_choices
 from sglspec.analysis.forks import walk_fork
 from sglspec.analysis.gens import GenChecker
+from sglspec.analysis.lints import last_newline, no_comment
 from sglspec.analysis.names import Names, narrowed
 from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
@@ -145,7 +147,7 @@ class Flow:
             if not self.state.alive:
                 self.state.alive = self.state.muted = True
             if isinstance(step, TextStep) and index + 1 < len(steps):
-                self._last_newline(step, steps[index + 1])
+                last_newline(self.document, self.report, step, steps[index + 1])
             self.step(step)
         if self.state.muted and not muted:
             self.state.alive = self.state.muted = False
@@ -162,13 +164,15 @@ class Flow:
     def step(self, step: AnyStep) -> None:
         if not isinstance(step, TextStep) and not VERBS[step.VERB].ready:
             message = f"`{step.VERB}` is not yet in this build"
-            self.report.add(self.document.diagnostic("S220", message, step.verb_node))
+            self.report.add(self.document.diagnostic("S220", message, step.verb_node, help=later.VERBS[step.VERB]))
         match step:
             case TextStep():
                 self.compiler.text(step.text)
+                no_comment(self.document, self.report, step.text)
             case Role():
                 if step.is_single_text and isinstance(step.steps[0], TextStep):
                     self.compiler.text(step.steps[0].text, message=True)
+                    no_comment(self.document, self.report, step.steps[0].text)
                 else:
                     self.block(step.steps)
             case Raw():
@@ -321,18 +325,3 @@ class Flow:
 
     def _misplaced(self, step: Break | Continue | Return, message: str, help: str | None = None) -> None:
         self.report.add(self.document.diagnostic("S210", message, step.verb_node, help=help))
-
-    # -- lints ---------------------------------------------------------------------------------------------------
-
-    def _last_newline(self, step: TextStep, following: AnyStep) -> None:
-        """`|` keeps a last newline that nobody sees; right before a generation it changes what the model says."""
-        node = step.node
-        if not isinstance(following, (Gen, Select)) or node.style not in ("literal", "folded"):
-            return
-        header = self.document.source.lines[node.range.start.line - 1][node.range.start.column - 1 :].split("#")[0]
-        if "+" in header or "-" in header or not step.text.source.endswith("\n"):
-            return
-        sign = header[:1]
-        message = f"the block's last newline comes right before the `{following.VERB}`"
-        help = f"Write `{sign}-` to leave it out, or `{sign}+` if it is meant."
-        self.report.add(self.document.diagnostic("W201", message, node, severity="warning", help=help))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, cast
 
+from sglspec.analysis import later
 from sglspec.analysis.constraints import (
     Constraint,
     ConstraintError,
@@ -38,6 +40,8 @@ class GenChecker:
     document: Document
     report: Report
     constraints: dict[Gen, Constraint]
+    faulty: Collection[Gen] = ()
+    """Those whose `fields` have a fault already: that nothing matches them is no news."""
 
     def constraint(self, gen: Gen) -> Type:
         """Compiles the constraint and says what type the value has."""
@@ -50,7 +54,8 @@ class GenChecker:
             try:
                 self.constraints[gen] = fields_constraint(gen.fields, pretty=pretty, lenient=lenient)
             except ConstraintError as error:
-                self._fault(error, gen.at("fields"), fields=True)
+                if error.code != "S505" or gen not in self.faulty:
+                    self._fault(error, gen.at("fields"), fields=True)
             return Type("object", fields={name: of_decl(decl) for name, decl in gen.fields.items()})
         if gen.schema_ is not None:
             return self._schema(gen, gen.schema_.node)
@@ -64,7 +69,7 @@ class GenChecker:
         for name in NOT_YET_OPTIONS:
             if options.node.key(name) is not None:
                 message = f"the option `{name}` is not yet in this build"
-                self.report.add(self.document.diagnostic("S220", message, options.key(name)))
+                self.report.add(self.document.diagnostic("S220", message, options.key(name), help=later.OPTIONS[name]))
         self._token_counts(options, defaults)
         for text in options.stop.items if options.stop is not None else ():
             if text.source == "":

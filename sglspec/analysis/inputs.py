@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from sglspec.analysis.declarations import check_input, coerce_text, nearest, type_of
-from sglspec.diagnostics import Diagnostic
+from sglspec.diagnostics import Diagnostic, sentence
 from sglspec.document.model import Decl, Spec
 from sglspec.document.nodes import to_python
 
@@ -28,7 +28,7 @@ def bind_inputs(spec: Spec, given: Mapping[str, Any]) -> tuple[dict[str, Any], l
             value = fill(decl, given[name])
             message = check_input(decl, value)
             if message is not None:
-                problems.append(Diagnostic("S401", f"input `{name}`: {message}"))
+                problems.append(Diagnostic("S401", sentence(f"input `{name}`: {message}")))
             values[name] = value
         elif decl.default is not None:
             values[name] = to_python(decl.default.node)
@@ -66,11 +66,11 @@ def _unknown(name: str, names: list[str]) -> Diagnostic:
         help = f"Did you mean `{close}`?"
     else:
         help = "The program's inputs are: " + ", ".join(names) + "." if names else "The program has no inputs."
-    return Diagnostic("S403", f"the program has no input `{name}`", help=help)
+    return Diagnostic("S403", f"The program has no input `{name}`.", help=help)
 
 
 def _missing(name: str, decl: Decl) -> Diagnostic:
-    about = f" ({decl.description})" if decl.description else ""
+    about = f" ({decl.description.strip()})" if decl.description else ""
     kind = type_of(decl)
     example = name + ("=…" if kind in ("string", "any", "integer", "number", "boolean") else ":=JSON")
-    return Diagnostic("S402", f"the input `{name}` is missing{about}", help=f"Give it with `--set {example}`.")
+    return Diagnostic("S402", f"The input `{name}` is missing{about}.", help=f"Give it with `--set {example}`.")

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sglspec.analysis import later
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.scopes import Place, State
 from sglspec.analysis.sites import Site, every_step, own_sites, sites
 from sglspec.analysis.types import ANY, Type, array, of_decl
-from sglspec.diagnostics import Related, Report
+from sglspec.diagnostics import MAX_REPORTED, Related, Report
+from sglspec.document.advice import bad_name
 from sglspec.document.fields import NAME, RESERVED, Target
 from sglspec.document.load import Document
 from sglspec.document.model import For, Fork, Set
 from sglspec.document.nodes import Node, Scalar
 from sglspec.expressions import ast
 from sglspec.expressions.names import NameUse
+
+
+@dataclass(frozen=True, slots=True)
+class Visible(Collection[str]):
+    """Names from several places, looked up where they are: copying them for every value would take too long."""
+
+    parts: tuple[Collection[str], ...]
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in part for part in self.parts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(set[str]().union(*self.parts))
+
+    def __len__(self) -> int:
+        return len(set[str]().union(*self.parts))
 
 
 @dataclass(slots=True)
@@ -61,9 +79,9 @@ class Names:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def visible(self, state: State, place: Place) -> set[str]:
+    def visible(self, state: State, place: Place) -> Visible:
         loop = ("loop",) if place.loop else ()
-        return {*self.inputs, *state.seen, *self.appending, *place.locals, *loop}
+        return Visible((self.inputs, state.seen, self.appending, place.locals, loop))
 
     def type_of(self, name: str, state: State) -> Type:
         if name in self.appending:
@@ -104,16 +122,19 @@ class Names:
             help = f"Read it from the records of `into`, for example `reviews[0].{name}`."
             self._fault("S301", message, use, node, help, self._first(self.hidden_in[name]))
             return
-        close = nearest(name, sorted(self.visible(state, place))) or nearest(name, sorted(self.bound_in))
+        if self.report.count >= MAX_REPORTED:
+            self._fault("S301", f"nothing binds the name `{name}`", use, node)
+            return
+        visible = sorted(self.visible(state, place))
+        close = nearest(name, visible) or nearest(name, sorted(self.bound_in.keys() - set(visible)))
         help = f"Did you mean `{close}`?" if close else None
         if close is not None:
             self.read.add(close)  # a typo in the only use of an input is one mistake
         if help is None and name == "texts":
-            self._fault("S220", "`texts` (from `defs`) is not yet in this build", use, node)
+            self._fault("S220", "`texts` (from `defs`) is not yet in this build", use, node, later.TEXTS)
             return
         if help is None:
-            known = sorted(self.visible(state, place))
-            help = "Known here: " + ", ".join(known[:12]) + "." if known else "Nothing is bound before this step."
+            help = "Known here: " + ", ".join(visible[:12]) + "." if visible else "Nothing is bound before this step."
         self._fault("S301", f"nothing binds the name `{name}`", use, node, help)
 
     def _maybe_unbound(self, use: NameUse, node: Scalar, state: State) -> None:
@@ -205,9 +226,10 @@ class Names:
         if NAME.match(name) and name not in RESERVED:
             return True
         message = f"`{name}` is not a valid variable name: use letters, digits and _, not starting with a digit"
+        help = bad_name("set", name)
         if name in RESERVED:
             message = f"`{name}` is a word of the expression language, choose another name"
-        self.report.add(self.document.diagnostic("S211", message, node))
+        self.report.add(self.document.diagnostic("S211", message, node, help=help))
         return False
 
 

@@ -17,10 +17,31 @@ def parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse, parse_float=_float, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        what = error.msg[:1].lower() + error.msg[1:]
-        raise ValueError(f"this is not valid JSON: {what} at character {error.pos + 1}") from None
+        raise ValueError(f"this is not valid JSON: {_reason(error)}") from None
     except RecursionError:
         raise ValueError("this JSON is nested too deeply") from None
+
+
+_REASONS = (
+    ("Unterminated string", "the text that begins at character {at} is never closed"),
+    ("Expecting value", "a value is missing at character {at}"),
+    ("Expecting ',' delimiter", "a comma or a closing bracket is missing at character {at}"),
+    ("Expecting ':' delimiter", "a colon is missing at character {at}"),
+    ("Expecting property name", "a key in double quotes is missing at character {at}"),
+    ("Extra data", "something stands behind the end of the value, at character {at}"),
+    ("Invalid control character", "a line break or control character stands inside a text, at character {at}"),
+    ("Invalid \\", "a backslash at character {at} begins no known escape"),
+    ("Illegal trailing comma", "there is a comma too many at character {at}"),
+)
+"""What Python's reader says → what we say."""
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    at = error.pos + 1
+    if error.pos >= len(error.doc.rstrip()) and not error.msg.startswith("Unterminated"):
+        return "it ends too early"
+    found = next((ours for theirs, ours in _REASONS if error.msg.startswith(theirs)), "it breaks off at character {at}")
+    return found.format(at=at)
 
 
 def _refuse(word: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sglspec.backends.base import Backend, EngineError
-from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.diagnostics import Diagnostic, SpecError, sentence
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
@@ -14,24 +14,46 @@ async def open_backend(reference: str | None = None, model: str | None = None) -
     """Open a backend.
 
     reference: "local" (the default), or "scripted:FILE" with a YAML or JSON file of replies by variable or step id.
-    model: for "local", a name that `sglspec models ls` shows or a Hugging Face folder. Raises SpecError (S601, S602,
-    S605, S607, S608).
+    model: for "local", a name that `sglspec models ls` shows or a Hugging Face folder.
+
+    Raises SpecError and nothing else that is not a fault of ours: S601, S602, S603, S604, S605, S607, S608, and for
+    the file of replies what reading a document says.
     """
     kind, _, rest = (reference or "local").partition(":")
     if kind == "local" and not rest:
-        from sglspec.backends.local import open_local
-        from sglspec.models import resolve
-
-        try:
-            return await open_local(resolve(model or DEFAULT_MODEL))
-        except EngineError as problem:
-            raise SpecError(Diagnostic("S605", str(problem))) from None
+        return await _open_local(model or DEFAULT_MODEL)
     if kind == "scripted":
         from sglspec.backends.scripted import ScriptedBackend, read_replies
 
         return ScriptedBackend(read_replies(Path(rest)) if rest else {})
-    message = f"there is no backend `{reference}`"
+    message = f"There is no backend `{reference}`."
     raise SpecError(Diagnostic("S601", message, help="Known: `local`, `scripted:FILE`."))
+
+
+async def _open_local(model: str) -> Backend:
+    try:
+        from sglspec.backends.local import open_local
+        from sglspec.models import resolve
+
+        return await open_local(resolve(model))
+    except EngineError as problem:
+        code = {"template": "S603", "no_template": "S604"}.get(problem.kind, "S605")
+        raise SpecError(Diagnostic(code, sentence(str(problem)))) from None
+    except ImportError as problem:
+        if problem.name is not None and problem.name.startswith("sglspec"):
+            raise
+        raise SpecError(_missing(problem)) from None
+    except OSError as problem:
+        message = f"The model `{model}` cannot be read: {problem.strerror or problem}"
+        raise SpecError(Diagnostic("S608", sentence(message))) from None
+
+
+def _missing(problem: ImportError) -> Diagnostic:
+    if isinstance(problem, ModuleNotFoundError) and problem.name:
+        message = f"The local engine needs the package `{problem.name}`, which is not installed."
+    else:
+        message = sentence(f"A package that the local engine needs cannot be loaded: {problem}")
+    return Diagnostic("S607", message, help="Run `pip install 'sglspec[local]'`.")
 
 
 __all__ = ["DEFAULT_MODEL", "Backend", "open_backend"]

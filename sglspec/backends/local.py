@@ -23,15 +23,15 @@ async def open_local(path: str | Path, **options: Any) -> LocalBackend:
     """Load the model folder `path`. `options` are fields of `sglspec_engine.config.EngineConfig`.
 
     Loading runs on a thread of its own, so the event loop goes on. Raises EngineError("unsupported") for a model or an
-    option that cannot be served; "unsupported", too, where the engine's own dependencies are not installed.
+    option that cannot be served, ImportError where the engine's own dependencies are not installed or broken.
     """
     prepare_process()
 
     def load() -> Engine:
         try:
             from sglspec_engine.engine import Engine
-        except ImportError as error:
-            raise EngineError("unsupported", f"the local engine needs {error.name}; install sglspec[local]") from None
+        except OSError as error:  # a library that torch loads
+            raise ImportError(str(error)) from None
         try:
             return Engine.load(path, **options)
         except (TypeError, ValueError) as error:

@@ -152,5 +152,5 @@ def read_replies(path: Path) -> dict[str, Any]:
     node = parse(read_source(path), report)
     report.raise_errors()
     if not isinstance(node, MappingNode):
-        raise SpecError(Diagnostic("S203", "replies are a mapping of names to replies", file=str(path)))
+        raise SpecError(Diagnostic("S203", "Replies are a mapping of names to replies.", file=str(path)))
     return to_python(node)

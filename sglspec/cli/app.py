@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sglspec.cli import check, explain, models, run, schema, serve, version
+from sglspec.cli.options import Command
 
 
 def _show_version(wanted: bool) -> None:
@@ -34,13 +35,13 @@ def _build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         callback=_root,
     )
-    app.command()(run.run)
-    app.command()(check.check)
-    app.command()(schema.schema)
+    app.command(cls=Command)(run.run)
+    app.command(cls=Command)(check.check)
+    app.command(cls=Command)(schema.schema)
     app.add_typer(models.build(), name="models")
-    app.command()(explain.explain)
-    app.command()(serve.serve)
-    app.command()(version.version)
+    app.command(cls=Command)(explain.explain)
+    app.command(cls=Command)(serve.serve)
+    app.command(cls=Command)(version.version)
     return app
 
 

@@ -14,6 +14,7 @@ import typer
 from sglspec.cli.complain import Texts
 from sglspec.cli.exits import NO, OK, document_code
 from sglspec.cli.inputs import text_source
+from sglspec.cli.options import one_of, wrong
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import put
 
@@ -33,10 +34,13 @@ def check(
         list[str],
         typer.Argument(metavar="PATH...", help="Documents, folders with *.sglspec.yaml/.yml/.json in them, or -."),
     ],
-    format: Annotated[Format, typer.Option("--format", help="How to print what was found.")] = Format.text,
+    format: Annotated[
+        str, typer.Option("--format", metavar="text|json", help="How to print what was found.")
+    ] = Format.text.value,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
 ) -> None:
     """Report every mistake of documents. Exit code 1 if there are errors."""
+    face = one_of(Format, format, "--format")
     texts, stdin = Texts(), StandardInput()
     documents = [file for path in paths for file in _documents(path)]
     found: list[Diagnostic] = []
@@ -45,7 +49,7 @@ def check(
         problems = _check(file, stdin, texts)
         faulty += any(p.severity == "error" or strict for p in problems)
         found += problems
-    if format is Format.json:
+    if face is Format.json:
         from sglspec.diagnostics.render import render_json
 
         put(render_json(found))
@@ -68,7 +72,7 @@ def _documents(path: str) -> Iterator[str]:
                 found = True
                 yield str(Path(folder) / name)
     if not found:
-        raise typer.BadParameter(f"the folder {path!r} holds no {', no '.join(f'*{end}' for end in ENDINGS)}")
+        raise wrong(f"The folder {path!r} holds no {', no '.join(f'*{end}' for end in ENDINGS)}.", "PATH")
 
 
 def _check(file: str, stdin: StandardInput, texts: Texts) -> list[Diagnostic]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.exits import USAGE
+from sglspec.cli.options import wrong
 from sglspec.cli.stdin import StandardInput
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def read_inputs(
     diagnostic, and typer's usage errors for arguments that cannot be read as such.
     """
     from sglspec.analysis.inputs import bind_inputs
-    from sglspec.diagnostics import Diagnostic
+    from sglspec.diagnostics import Diagnostic, sentence
 
     given: dict[str, Any] = {}
     for file in files:
@@ -37,7 +36,7 @@ def read_inputs(
         name, value, problem = _setting(setting, program.inputs, stdin, texts)
         given[name] = value
         if problem is not None:
-            problems.append(Diagnostic("S401", f"input `{name}`: {problem}"))
+            problems.append(Diagnostic("S401", sentence(f"input `{name}`: {problem}")))
     if not problems:
         problems = bind_inputs(program.spec, given)[1]
     if any(problem.severity == "error" for problem in problems):
@@ -61,7 +60,7 @@ def _mapping(file: str, stdin: StandardInput, texts: Texts) -> dict[str, Any]:
     except SpecError as error:
         raise Refused(USAGE, error.diagnostics) from None
     if not isinstance(node, MappingNode):
-        message = "inputs are a mapping of names to values"
+        message = "Inputs are a mapping of names to values."
         raise Refused(USAGE, [Diagnostic("S203", message, file=source.name, range=node.range)])
     return to_python(node)
 
@@ -72,7 +71,7 @@ def _setting(
     """Name and value of a `--set`, and what is wrong with the value."""
     name, equals, given = setting.partition("=")
     if not equals or name in ("", ":"):
-        raise typer.BadParameter(f"{setting!r} is not of the form name=value", param_hint="--set")
+        raise wrong(f"{setting!r} is not of the form name=value.", "--set")
     if name.endswith(":"):
         return name[:-1], _json(name[:-1], given, texts), None
     text = _text(name, given, stdin)
@@ -108,17 +107,29 @@ def _text(name: str, given: str, stdin: StandardInput) -> str:
     if where == "-":
         data = stdin.read(f"--set {name}=@-")
     else:
-        try:
-            data = Path(where).read_bytes()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise typer.BadParameter(f"{name}: {where!r} cannot be read: {reason}", param_hint="--set") from None
+        data = _file(name, where)
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(
-            f"{name}: {where!r} is not UTF-8 text (byte {error.start})", param_hint="--set"
-        ) from None
+        raise wrong(f"`{name}`: {where!r} is not UTF-8 text (byte {error.start}).", "--set") from None
+
+
+def _file(name: str, where: str) -> bytes:
+    """What `--set name=@where` names."""
+    if not where:
+        message = f"`{name}=@` names no file. Write `{name}=@FILE` for the text of a file, `{name}=@@` for an @."
+        raise wrong(message, "--set")
+    try:
+        return Path(where).read_bytes()
+    except FileNotFoundError:
+        reason = f"there is no file {where!r}"
+    except IsADirectoryError:
+        reason = f"{where!r} is a folder, not a file"
+    except PermissionError:
+        reason = f"you may not read {where!r}"
+    except (OSError, ValueError) as error:
+        reason = f"{where!r} cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise wrong(f"`{name}`: {reason}.", "--set")
 
 
 def text_source(data: bytes, name: str) -> Source:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-
-import typer
 
 from sglspec import backends
 from sglspec.analysis import load_program
@@ -19,16 +18,18 @@ from sglspec.cli.fault import report_fault
 from sglspec.cli.inputs import read_inputs, text_source
 from sglspec.cli.interrupt import GRACE, Interrupts
 from sglspec.cli.live import Live, StatusLine
+from sglspec.cli.options import wrong
 from sglspec.cli.run import Stream
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, outputs_text, printable, put, to_json, wants_color
-from sglspec.diagnostics import Report, SpecError
+from sglspec.diagnostics import Diagnostic, Report, SpecError
 from sglspec.document.read import read_source
 from sglspec.runtime.run import Run, RunOptions, start
 
 if TYPE_CHECKING:
     from sglspec.analysis.program import Program
     from sglspec.backends import Backend
+    from sglspec.backends.base import TraceToken
     from sglspec.runtime.events import Event
     from sglspec.runtime.result import Result
 
@@ -111,7 +112,7 @@ def _open_trace(path: Path | None) -> IO[str] | None:
         return path.open("w", encoding="utf-8", errors="backslashreplace")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise typer.BadParameter(f"{str(path)!r} cannot be written: {reason}", param_hint="--trace") from None
+        raise wrong(f"{str(path)!r} cannot be written: {reason}.", "--trace") from None
 
 
 class _Performance:
@@ -120,14 +121,16 @@ class _Performance:
         self._program = program
         self._texts = texts
         self._trace = trace
+        self._printed = False
         self._status = StatusLine(sys.stderr)
         self._live = Live(sys.stdout, self._status, wants_color(sys.stdout)) if job.mode is Stream.text else None
 
     async def run(self, given: dict[str, Any], interrupts: Interrupts) -> Result:
-        interrupts.last_words = self._status.clear
+        interrupts.last_words = self._last_words
         backend = await self._open()
         try:
-            run = start(self._program, given, backend, RunOptions(self._job.seed, trace=self._trace is not None))
+            seed = _random_seed() if self._job.seed is None else self._job.seed
+            run = start(self._program, given, backend, RunOptions(seed, trace=self._trace is not None))
             with interrupts.cancelling(run.cancel):
                 result = await _follow(run, self._listener())
             self._status.clear()
@@ -137,16 +140,35 @@ class _Performance:
             await _close(backend)
         return result
 
+    def _last_words(self) -> None:
+        """When the process ends at once, before a result: `--json` still promises one object."""
+        self._status.clear()
+        if self._job.json and not self._printed:
+            error = Diagnostic("S714", "The run was cancelled.", file=self._program.document.source.name)
+            put(to_json({"status": "cancelled", "error": error.as_dict(), "diagnostics": []}))
+            sys.stdout.flush()
+
     async def _open(self) -> Backend:
         model = self._job.model or self._program.spec.model
-        if (self._job.backend or "local") == "local":
+        local = (self._job.backend or "local") == "local"
+        if local:
             self._status.show(f"loading {model or backends.DEFAULT_MODEL} …")
         try:
             return await backends.open_backend(self._job.backend, model)
         except SpecError as error:
-            raise Refused(backend_code(error.diagnostics), error.diagnostics) from None
+            found = error.diagnostics
+            if local and not self._job.model:
+                found = tuple(self._at_model(item) for item in found)
+            raise Refused(backend_code(found), found) from None
         finally:
             self._status.clear()
+
+    def _at_model(self, item: Diagnostic) -> Diagnostic:
+        """A complaint about the model, at the document's `model` when that named it."""
+        node = self._program.document.root.get("model")
+        if node is None or item.file is not None or item.code == "S607":
+            return item
+        return replace(item, file=self._program.document.source.name, range=node.range, pointer="/model")
 
     def _listener(self) -> Listener | None:
         if self._job.mode is Stream.events:
@@ -161,7 +183,8 @@ class _Performance:
             "model": model,
             "seed": result.seed,
             "status": result.status,
-            "tokens": [asdict(token) for token in result.trace],
+            "tokens": _tokens(result.trace),
+            "branches": {path: _tokens(tokens) for path, tokens in _in_order(result.branch_traces)},
             "events": [event.as_dict() for event in run.log.events],
         }
         try:
@@ -172,6 +195,7 @@ class _Performance:
 
     def _print(self, result: Result, interrupts: Interrupts, fault: BaseException | None) -> None:
         """The result to standard output, what ended it to standard error."""
+        self._printed = True
         if self._job.json:
             put(to_json(result.as_dict()))
         elif self._live is not None:
@@ -185,6 +209,20 @@ class _Performance:
             note(f"sglspec: {'terminated' if interrupts.code != INTERRUPTED else 'interrupted'}")
         elif result.error is not None:
             self._texts.complain([result.error])
+
+
+def _random_seed() -> int:
+    """A seed that every reader of JSON gives back exactly: what a result shows repeats the run."""
+    return secrets.randbits(53)
+
+
+def _in_order(traces: dict[str, tuple[TraceToken, ...]]) -> list[tuple[str, tuple[TraceToken, ...]]]:
+    """By branch: 1.2 before 1.10."""
+    return sorted(traces.items(), key=lambda item: [int(part) for part in item[0].replace("/", ".").split(".")])
+
+
+def _tokens(trace: tuple[TraceToken, ...]) -> list[dict[str, Any]]:
+    return [asdict(token) for token in trace]
 
 
 def _worth_printing(result: Result) -> bool:

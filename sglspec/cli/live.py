@@ -1,25 +1,28 @@
-"""A run as it happens, for people: prompt and generation told apart, roles as headings, branches as blocks.
+"""A run as it happens, for people: prompt and generation told apart, roles as headings, branches as boxes.
 
-Branches run at the same time, so their text is held back until a branch is done; a line on standard error says how
-many are. The main line is printed as it comes, blocks only between its generations.
+The main line is printed as it comes. Branches run at the same time, so each is shown when it and those before it are
+done: a box for each, in their order. Until the last one the main line waits, and a line on standard error says how
+many are done. So what is shown is always in the order of the document.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from sglspec.cli.streams import printable, to_json, wants_color
+from sglspec.cli.painter import DIM, Canvas, Painter, inside, paint
+from sglspec.cli.streams import printable, require_reader, to_json, wants_color, width_of
 
 if TYPE_CHECKING:
     from sglspec.runtime.events import Event
     from sglspec.runtime.result import Result
 
-_BOLD, _DIM, _RED = "1", "2", "31"
 _REDRAW = 0.1
 """Seconds between two drawings of the status line."""
+_LONGEST_ITEM = 60
+"""Characters of a branch's item in its title."""
 
 
 class StatusLine:
@@ -53,67 +56,29 @@ class StatusLine:
             self._active = False
 
 
-class Painter:
-    """Writes text that knows whether it is at the start of a line. Colours end with each line."""
+@dataclass(slots=True)
+class _Fork:
+    """A fork at its place in a line. `branches` are those that have started, by their index; `shown` counts those
+    that have their box."""
 
-    def __init__(self, write: Callable[[str], object], color: bool) -> None:
-        self._write = write
-        self._color = color
-        self._empty = True
-        self._gap = False
-        self.at_start = True
+    width: int
+    shown: int = 0
+    branches: dict[int, _Line] = field(default_factory=dict[int, "_Line"])
 
-    def put(self, text: str, style: str | None = None) -> None:
-        text = printable(text)
-        if not text:
-            return
-        self._close_gap()
-        self._write("\n".join(self._paint(line, style) for line in text.split("\n")))
-        self._empty = False
-        self.at_start = text.endswith("\n")
-
-    def raw(self, line: str) -> None:
-        """A line that was painted already, without its end."""
-        self._close_gap()
-        self._write(line)
-        self._empty = False
-        self.at_start = False
-
-    def fresh_line(self) -> None:
-        if not self.at_start:
-            self.put("\n")
-
-    def gap(self) -> None:
-        """An empty line, if anything follows."""
-        self.fresh_line()
-        self._gap = not self._empty
-
-    def heading(self, text: str) -> None:
-        """A line of its own, with an empty one before it."""
-        self.gap()
-        self.put(text, _BOLD)
-        self.put("\n")
-
-    def _close_gap(self) -> None:
-        if self._gap:
-            self._write("\n")
-            self._gap = False
-
-    def _paint(self, line: str, style: str | None) -> str:
-        return f"\x1b[{style}m{line}\x1b[0m" if self._color and style and line else line
+    def ready(self) -> bool:
+        """Whether the next branch can be shown."""
+        line = self.branches.get(self.shown)
+        return line is not None and line.done
 
 
 @dataclass(slots=True)
-class _Branch:
-    """A branch's text until it can be printed."""
+class _Line:
+    """A branch, or the main line: what it has done and what has not been shown of it."""
 
-    label: str
-    parts: list[str] = field(default_factory=list[str])
-    painter: Painter = field(init=False)
-    color: bool = False
-
-    def __post_init__(self) -> None:
-        self.painter = Painter(self.parts.append, self.color)
+    title: str = ""
+    waiting: deque[Event | _Fork] = field(default_factory=deque["Event | _Fork"])
+    remark: str = "not finished"
+    done: bool = False
 
 
 class Live:
@@ -122,40 +87,37 @@ class Live:
     def __init__(self, out: IO[str], status: StatusLine, color: bool) -> None:
         self._out = out
         self._status = status
-        self._color = color
-        self._main = Painter(out.write, color)
-        self._open: dict[str, _Branch] = {}
-        self._held: list[tuple[_Branch, str]] = []
-        self._widths: dict[str, int] = {}
-        self._finished = 0
-        self._busy = False
+        self._painter = Painter(paint(out, color))
+        self._main = _Line()
+        self._lines: dict[str, _Line] = {"": self._main}
+        self._forks: dict[str, _Fork] = {}
         self._current = ""
         self._last = ""
 
     def __call__(self, event: Event) -> None:
-        if event.type == "fork.opened":
-            self._widths[event.data["fork"]] = event.data["width"]
-        elif event.branch:
-            self._on_branch(event)
-        else:
-            self._on_main(event)
-        if not self._busy:
-            self._print_held()
+        self._file(event)
+        while self._main.waiting:
+            first = self._main.waiting[0]
+            if isinstance(first, _Fork):
+                self._show_ready(first)
+                if first.shown < first.width:
+                    break
+                self._main.waiting.popleft()
+            else:
+                self._show(self._main.waiting.popleft())
         self._draw()
         self._out.flush()
 
     def finish(self, result: Result) -> None:
         """After the last event: branches that were cut off, and the outputs."""
         self._status.clear()
-        self._busy = False
-        self._held += [(branch, "not finished") for branch in self._open.values() if branch.parts]
-        self._open.clear()
-        self._print_held()
-        self._main.fresh_line()
+        while self._main.waiting:
+            self._show(self._main.waiting.popleft())
+        self._painter.fresh_line()
         known = result.status == "succeeded" or any(value is not None for value in result.outputs.values())
         if result.outputs and known and not self._seen(result.outputs):
-            self._main.heading("outputs")
-            self._main.put(to_json(result.outputs) + "\n")
+            self._painter.heading("outputs")
+            self._painter.put(to_json(result.outputs) + "\n")
         self._out.flush()
 
     def _seen(self, outputs: dict[str, Any]) -> bool:
@@ -163,70 +125,99 @@ class Live:
         values = list(outputs.values())
         return len(values) == 1 and isinstance(values[0], str) and values[0].strip() == self._last.strip()
 
-    def _on_main(self, event: Event) -> None:
-        if event.type in ("text", "delta", "selected", "message.opened"):
+    def _file(self, event: Event) -> None:
+        """Put an event where it belongs."""
+        line = self._lines.get(event.branch)
+        match event.type:
+            case "fork.opened":
+                if line is not None and event.data["width"]:
+                    fork = self._forks[event.data["fork"]] = _Fork(event.data["width"])
+                    line.waiting.append(fork)
+            case "branch.started":
+                of, _, index = event.branch.rpartition(".")
+                if of in self._forks:
+                    fork = self._forks[of]
+                    line = _Line(_title(int(index), fork.width, event))
+                    fork.branches[int(index)] = self._lines[event.branch] = line
+            case "branch.finished":
+                if line is not None:
+                    error = event.data.get("error")
+                    line.done, line.remark = True, f"failed: {error['message']}" if error else ""
+            case _:
+                if line is not None:
+                    line.waiting.append(event)
+
+    def _show_ready(self, fork: _Fork) -> None:
+        """Print the branches whose turn it is."""
+        while fork.ready():
             self._status.clear()
-        if event.type == "delta":
-            self._busy = True
-            self._current += event.data["text"]
-        elif event.type == "generated":
-            self._busy = False
-            self._last, self._current = self._current, ""
-        elif event.type == "selected":
-            self._last = event.data["text"]
-        _paint(self._main, event)
+            _paint_branch(self._painter, fork.branches[fork.shown], width_of(self._out))
+            fork.shown += 1
 
-    def _on_branch(self, event: Event) -> None:
-        if event.type == "branch.started":
-            self._open[event.branch] = _Branch(self._label(event), color=self._color)
+    def _show(self, item: Event | _Fork) -> None:
+        """Print something of the main line."""
+        if isinstance(item, _Fork):
+            self._status.clear()
+            _paint_fork(self._painter, item, width_of(self._out))
             return
-        branch = self._open.get(event.branch)
-        if branch is None:
-            return
-        if event.type == "branch.finished":
-            del self._open[event.branch]
-            self._finished += 1
-            error = event.data.get("error")
-            self._held.append((branch, f"failed: {error['message']}" if error else ""))
-        else:
-            _paint(branch.painter, event)
-
-    def _label(self, event: Event) -> str:
-        """ "branch 2 of 3", inside "branch 1 of 2" where forks are nested."""
-        parts: list[str] = []
-        fork = ""
-        for step in event.branch.split("/"):
-            number, _, index = step.rpartition(".")
-            fork = f"{fork}/{number}" if fork else number
-            width = self._widths.get(fork)
-            parts.append(f"{int(index) + 1} of {width}" if width else str(int(index) + 1))
-            fork = f"{fork}.{index}"
-        name = event.data.get("name")
-        return "branch " + " › ".join(parts) + (f" · {name}" if name else "")
-
-    def _print_held(self) -> None:
-        if not self._held:
-            return
-        self._status.clear()
-        for branch, remark in self._held:
-            self._main.heading(f"┌ {branch.label}")
-            text = "".join(branch.parts).strip("\n")
-            for line in text.split("\n"):
-                self._main.fresh_line()
-                self._main.raw(f"│ {line}".rstrip())
-            self._main.fresh_line()
-            self._main.put("└", _BOLD)
-            self._main.put(f" {remark}\n" if remark else "\n", _RED)
-        self._held.clear()
-        self._main.gap()
+        match item.type:
+            case "text" | "selected" | "message.opened":
+                self._status.clear()
+            case "delta":
+                self._status.clear()
+                self._current += item.data["text"]
+            case "generated":
+                self._last, self._current = self._current, ""
+            case _:
+                pass
+        if item.type == "selected":
+            self._last = item.data["text"]
+        _paint(self._painter, item)
 
     def _draw(self) -> None:
-        """The status line, only while branches run and the main line rests."""
-        if not self._open or self._busy or not self._status.due:
+        """The status line, while branches run."""
+        if not self._main.waiting:
             return
-        self._main.fresh_line()
+        require_reader(self._out)
+        if not self._status.due:
+            return
+        self._painter.fresh_line()
         self._out.flush()
-        self._status.show(f"{self._finished} of {sum(self._widths.values())} branches done …")
+        done = sum(line.done for line in self._lines.values())
+        self._status.show(f"{done} of {sum(fork.width for fork in self._forks.values())} branches done …")
+
+
+def _title(index: int, width: int, event: Event) -> str:
+    """ "branch 2 of 3: originality": the name of the branch, or the item it is for."""
+    what = event.data.get("name")
+    if what is None:
+        what = event.data.get("item")
+    title = f"branch {index + 1} of {width}"
+    if what is None:
+        return title
+    text = " ".join((what if isinstance(what, str) else to_json(what, indent=None)).split())
+    if len(text) > _LONGEST_ITEM:
+        text = text[: _LONGEST_ITEM - 1].rstrip() + "…"
+    return f"{title}: {text}" if text else title
+
+
+def _paint_fork(painter: Painter, fork: _Fork, room: int | None) -> None:
+    """What is left of a fork: a box for every branch that has something to show."""
+    for index, line in sorted(fork.branches.items()):
+        if index >= fork.shown and (line.waiting or line.done):
+            _paint_branch(painter, line, room)
+
+
+def _paint_branch(painter: Painter, line: _Line, room: int | None) -> None:
+    """A branch as a box, with the forks inside of it as boxes in it."""
+    canvas = Canvas()
+    inner = Painter(canvas)
+    for item in line.waiting:
+        if isinstance(item, _Fork):
+            _paint_fork(inner, item, None if room is None else inside(room))
+        else:
+            _paint(inner, item)
+    painter.box(line.title, canvas.cells, room, line.remark)
 
 
 def _paint(painter: Painter, event: Event) -> None:
@@ -237,9 +228,9 @@ def _paint(painter: Painter, event: Event) -> None:
         case "message.closed":
             painter.fresh_line()
         case "text" if event.data.get("joined"):
-            return  # the branches' own blocks have shown it
+            return  # the branches' own boxes have shown it
         case "text":
-            painter.put(event.data["text"], None if event.data.get("origin") == "generated" else _DIM)
+            painter.put(event.data["text"], None if event.data.get("origin") == "generated" else DIM)
         case "delta" | "selected":
             painter.put(event.data["text"])
         case _:

@@ -12,6 +12,7 @@ import typer
 
 from sglspec.cli.complain import Texts
 from sglspec.cli.exits import backend_code
+from sglspec.cli.options import Command
 from sglspec.cli.streams import put, wants_color
 
 Progress = Callable[[str, int, int], None]
@@ -21,8 +22,8 @@ def build() -> typer.Typer:
     group = typer.Typer(
         no_args_is_help=True, rich_markup_mode=None, help="The models on this machine: list them, fetch more."
     )
-    group.command("pull")(pull)
-    group.command("ls")(ls)
+    group.command("pull", cls=Command)(pull)
+    group.command("ls", cls=Command)(ls)
     return group
 
 

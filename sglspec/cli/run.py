@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from sglspec.cli.options import one_of, whole_number, wrong
+
 
 class Stream(StrEnum):
     text = "text"
@@ -32,8 +34,8 @@ def run(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as one JSON object.")] = False,
     stream: Annotated[
-        Stream | None,
-        typer.Option(help="What to print while it runs; on a terminal text, otherwise none.", show_default=False),
+        str | None,
+        typer.Option(metavar="text|events|none", help="What to print while it runs; on a terminal text, else none."),
     ] = None,
     backend: Annotated[
         str | None, typer.Option(metavar="REF", help="Where to run: local, or scripted:FILE (replies from a file).")
@@ -42,10 +44,10 @@ def run(
         str | None, typer.Option(metavar="NAME", help="A name that `sglspec models ls` shows, or a folder.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=2**64 - 1, help="Repeat a run that samples.", show_default=False)
+        str | None, typer.Option(metavar="NUMBER", help="Repeat a run that samples: its seed, from 0 to 2^64 - 1.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every token with its origin, and all events, as JSON.")
+        str | None, typer.Option(metavar="FILE", help="Write every token with its origin, and all events, as JSON.")
     ] = None,
 ) -> None:
     """Run a document and print its outputs.
@@ -53,13 +55,16 @@ def run(
     On a terminal the text appears while it is generated. In a pipe the outputs come once: a single text as it is,
     anything else as a JSON object.
     """
-    if json and stream not in (None, Stream.none):
-        raise typer.BadParameter(
-            "--json prints one object, so nothing can be streamed beside it", param_hint="--stream"
-        )
-    if trace is not None and str(trace) == "-":
-        raise typer.BadParameter("standard output carries the result; name a file", param_hint="--trace")
+    mode = None if stream is None else one_of(Stream, stream, "--stream")
+    number = None if seed is None else whole_number(seed, "--seed", 0, 2**64 - 1, "0 to 2^64 - 1")
+    if json and mode not in (None, Stream.none):
+        raise wrong("With --json one object is printed, so nothing can be streamed beside it.", "--stream")
+    if trace == "-":
+        raise wrong("Standard output carries the result. Name a file.", "--trace")
+    if trace == "":
+        raise wrong("Name a file.", "--trace")
     from sglspec.cli.job import Job, perform
 
-    job = Job(spec, tuple(inputs or ()), tuple(settings or ()), json, stream, backend, model, seed, trace)
+    path = None if trace is None else Path(trace)
+    job = Job(spec, tuple(inputs or ()), tuple(settings or ()), json, mode, backend, model, number, path)
     raise typer.Exit(perform(job))

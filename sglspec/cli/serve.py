@@ -9,28 +9,39 @@ import typer
 
 from sglspec.cli.complain import Texts
 from sglspec.cli.exits import backend_code
+from sglspec.cli.options import whole_number, wrong
 
 
 def serve(
     host: Annotated[
-        str, typer.Option(help="Address to listen on; loopback only, there are no keys yet.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; loopback only, there are no keys yet.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
-    model: Annotated[str | None, typer.Option(help="Model of runs that name none: a name or a folder.")] = None,
-    backend: Annotated[str | None, typer.Option(help="Where programs run: local, or scripted:FILE.")] = None,
+    port: Annotated[str, typer.Option(metavar="PORT", help="Port to listen on; 0 takes a free one.")] = "8080",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The model that every program runs on, whatever its own `model` says: a name that "
+            "`sglspec models ls` shows, or a folder.",
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option(metavar="REF", help="Where programs run: local, or scripted:FILE.")
+    ] = None,
 ) -> None:
     """Answer HTTP requests that bring a document and its inputs."""
     if not _loopback(host):
-        raise typer.BadParameter(
+        raise wrong(
             f"{host!r} is not a loopback address. The server has no keys yet, so it listens on this machine only; "
             "for others put a proxy that checks who asks in front.",
-            param_hint="--host",
+            "--host",
         )
+    number = whole_number(port, "--port", 0, 65535, "0 to 65535")
     from sglspec.diagnostics import SpecError
     from sglspec.server import serve as listen
 
     try:
-        listen(host=host, port=port, model=model, backend=backend)
+        listen(host=host, port=number, model=model, backend=backend)
     except SpecError as error:
         Texts().complain(error.diagnostics)
         raise typer.Exit(backend_code(error.diagnostics)) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import typer
+from sglspec.cli.options import wrong
 
 
 class StandardInput:
@@ -18,7 +18,7 @@ class StandardInput:
     def read(self, user: str) -> bytes:
         """All of it. `user` is the argument that wants it, as the message shall name it."""
         if self._user is not None:
-            raise typer.BadParameter(f"standard input is read by {self._user} already, {user} cannot read it again")
+            raise wrong(f"Standard input is read by {self._user} already.", user)
         self._user = user
         if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - it is None when closed
             return b""

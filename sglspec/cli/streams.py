@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import select
 import shutil
 import sys
 from contextlib import suppress
@@ -67,6 +68,19 @@ def secure_streams() -> None:
     error = cast(Any, sys.stderr)
     if error is sys.__stderr__ and isinstance(error, io.TextIOWrapper):
         error.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def require_reader(stream: IO[str]) -> None:
+    """Raise OutputLost when the reader of a pipe has gone. A write would find out, but there may be none for long."""
+    if not hasattr(select, "poll"):
+        return
+    poll = select.poll()
+    try:
+        poll.register(stream.fileno(), 0)  # errors are always told
+    except (OSError, ValueError):  # not a file of the system
+        return
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise OutputLost(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
 
 
 def discard_output() -> None:

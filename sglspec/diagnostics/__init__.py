@@ -1,5 +1,25 @@
 """Diagnostics: the record, the table of codes, and the renderers."""
 
-from sglspec.diagnostics.record import Diagnostic, Position, Range, Related, Report, Severity, SpecError
+from sglspec.diagnostics.record import (
+    MAX_REPORTED,
+    Diagnostic,
+    Position,
+    Range,
+    Related,
+    Report,
+    Severity,
+    SpecError,
+    sentence,
+)
 
-__all__ = ["Diagnostic", "Position", "Range", "Related", "Report", "Severity", "SpecError"]
+__all__ = [
+    "MAX_REPORTED",
+    "Diagnostic",
+    "Position",
+    "Range",
+    "Related",
+    "Report",
+    "Severity",
+    "SpecError",
+    "sentence",
+]

@@ -117,6 +117,7 @@ CODES: dict[str, Code] = _table(
     ("W103", "escape-in-text", "A backslash escape inside double quotes"),
     ("W201", "newline-before-gen", "A block's last newline right before a generation"),
     ("W202", "list-looks-like-expression", "A text in a list that looks like an expression"),
+    ("W203", "no-comment", "A comment that the model will read"),
     ("W301", "unreachable", "Steps that are never reached"),
     ("W302", "unused-input", "An input that nothing reads"),
     ("W501", "schema-without-required", "A schema whose fields are all optional"),

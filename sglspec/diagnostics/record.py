@@ -88,6 +88,12 @@ def _range_dict(r: Range) -> dict[str, Any]:
     }
 
 
+def sentence(text: str) -> str:
+    """A message as a sentence: a capital first (unless a name comes first) and a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text[-1:] in ".!?" else f"{text}."
+
+
 class SpecError(Exception):
     """A document, input or run that cannot go on. Carries every diagnostic found so far."""
 
@@ -114,6 +120,11 @@ class Report:
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
         for diagnostic in diagnostics:
             self.add(diagnostic)
+
+    @property
+    def count(self) -> int:
+        """How many there are so far."""
+        return len(self._items)
 
     @property
     def has_errors(self) -> bool:

@@ -27,13 +27,14 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
         distance = _distance(wanted, folded)
         if distance > allowed:
             continue
-        rank = (distance, -_common_prefix(wanted, folded))
+        rank = (distance, -common_prefix(wanted, folded))
         if best is None or rank < best:
             best, found = rank, candidate
     return found
 
 
-def _common_prefix(a: str, b: str) -> int:
+def common_prefix(a: str, b: str) -> int:
+    """How many letters two words begin with in common."""
     count = 0
     for x, y in zip(a, b, strict=False):
         if x != y:

@@ -169,6 +169,8 @@ def to_items(node: object) -> Items:
         return Items(None, node, node)
     if isinstance(node, Mapping):
         raise wrong("an expression or a list", node)
+    if isinstance(node, Scalar) and node.value is None:
+        raise PydanticCustomError("missing_text", "a list is missing here")
     expr = to_expr(node)
     return Items(expr, None, expr.node)
 
@@ -315,18 +317,27 @@ class OneOf:
     """Annotation for a closed set of words: `Annotated[str, OneOf(("fail", "skip"))]`."""
 
     words: tuple[str, ...]
+    later: tuple[str, ...] = ()
+    """Words of the language that this build does not run: they are read, and no message or editor offers them."""
+
+    @property
+    def offered(self) -> list[str]:
+        return [word for word in self.words if word not in self.later]
 
     @property
     def editor(self) -> Editor:
-        return Editor({"enum": list(self.words)})
+        return Editor({"enum": self.offered})
 
     def read(self, node: object) -> str:
-        scalar = as_scalar(node, "one of " + ", ".join(self.words))
+        expected = "one of " + ", ".join(self.offered)
+        scalar = as_scalar(node, expected)
+        if scalar.value is None and scalar.text == "":
+            raise PydanticCustomError("missing_text", "a word is missing here: {expected}", {"expected": expected})
         if scalar.text not in self.words or scalar.value is None:
             raise PydanticCustomError(
                 "unknown_word",
                 "expected one of {words}, found `{text}`",
-                {"words": ", ".join(self.words), "text": scalar.text, "choices": list(self.words)},
+                {"words": ", ".join(self.offered), "text": scalar.text, "choices": self.offered},
             )
         return scalar.text
 

@@ -61,7 +61,8 @@ from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
 
 LANGUAGE_VERSION = "v1"
 TYPE_WORDS = ("string", "integer", "number", "boolean", "array", "object", "image", "video", "messages", "any")
-TYPE_WORD = OneOf(TYPE_WORDS)
+TYPE_WORDS_LATER = ("image", "video")
+TYPE_WORD = OneOf(TYPE_WORDS, later=TYPE_WORDS_LATER)
 TAG = "verb:"
 """Prefix of union tags. pydantic puts tags into error locations; no key of ours can start so."""
 
@@ -237,7 +238,7 @@ class Video(Step):
 class Decl(Model):
     """A declaration of an input or a field: a type word (`essay: string`) or a mapping."""
 
-    type: Annotated[str, OneOf(TYPE_WORDS)] | None = Field(None, description="The type.")
+    type: Annotated[str, TYPE_WORD] | None = Field(None, description="The type.")
     items: Decl | None = Field(None, description="The type of a list's items.")
     properties: MapOf[Decl] | None = Field(None, description="An object's fields, required unless `optional`.")
     enum: JsonField | None = Field(None, description="The only values allowed.")
@@ -268,6 +269,8 @@ class Decl(Model):
             model = handler({entry.key.text: entry.value for entry in value.entries})
             model._node = value
         elif isinstance(value, Scalar):
+            if value.value is None and value.text == "":
+                raise PydanticCustomError("missing_text", "a type is missing here", {"what": "type"})
             word = TYPE_WORD.read(value)
             model = cls.model_construct(type=word)
             model._node = Mapping((), value.range)
@@ -332,7 +335,7 @@ class Sampling(Model):
 class Gen(Sampling, Step):
     gen: OptionalTargetField = Field(description="The variable for the value; empty for none.")
     regex: TextField | None = Field(None, description="The whole text matches this regular expression.")
-    fields: MapOf[Decl] | None = Field(None, description="A JSON object with exactly these fields.")
+    fields: MapOf[Decl] | None = Field(None, description="A JSON object with exactly these fields, all of them.")
     # `schema` is a method of pydantic models
     schema_: JsonField | None = Field(None, alias="schema", description="A JSON Schema for the value.")
     grammar: TextField | None = Field(None, description="A grammar in the Lark dialect.")
@@ -355,6 +358,8 @@ class Gen(Sampling, Step):
 
 
 CONSTRAINTS = ("regex", "fields", "schema", "grammar", "type")
+NOT_YET_KEYS = ("use", "defs")
+"""Keys at the top level that this build accepts in the model and answers with S220."""
 NOT_YET_OPTIONS = ("stop_regex", "n", "keep", "logprobs", "grammar", "retry", "reasoning")
 """Options of gen that this build accepts in the model and answers with S220."""
 
@@ -445,7 +450,7 @@ class Fork(Step):
     spec: ForkSpec = Field(alias="fork", description="A variable (with `in`), a count, or named branches.")
     items: ItemsField | None = Field(None, alias="in", description="A list, or an expression that gives one.")
     do: StepList | None = Field(None, description="The steps of each branch.")
-    join: Annotated[str, OneOf(("gather", "concat", "concat_kv"))] | None = Field(
+    join: Annotated[str, OneOf(("gather", "concat", "concat_kv"), later=("concat_kv",))] | None = Field(
         None, description="What becomes of the branches (gather)."
     )
     fallback: Annotated[str, OneOf(("concat",))] | None = Field(
@@ -467,13 +472,16 @@ class Fork(Step):
             for name in self.spec:
                 check_name(name, "branch name")
         if isinstance(self.spec, Target) and self.items is None:
-            raise missing("`fork: {name}` needs `in`: the list whose items the branches get", name=self.spec.name)
+            message = "`fork: {name}` needs `in`: the list whose items the branches get"
+            raise missing(message, name=self.spec.name, help="Add the list: `in: [a, b]`.")
         if not isinstance(self.spec, Target) and self.items is not None:
             raise structure("`in` needs a variable: write `fork: item`", key="in")
         if isinstance(self.spec, Param) and self.spec.value is None and self.spec.template is None:
-            raise missing("`fork` needs a variable, a count or named branches")
+            help = "Write `fork: 3`, or `fork: item`, and below it `in: [a, b]`."
+            raise missing("`fork` needs a variable, a count or named branches", help=help)
         if not named and self.do is None:
-            raise missing("a fork needs `do`: the steps of its branches")
+            help = "Add `do:`, and below it the steps, for example `- gen: answer`."
+            raise missing("a fork needs `do`: the steps of its branches", help=help)
         if self.fallback is not None and self.join != "concat_kv":
             raise structure("`fallback` only goes with `join: concat_kv`", key="fallback")
         return self

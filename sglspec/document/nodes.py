@@ -41,25 +41,28 @@ class Entry:
     value: Node
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Mapping:
     """Keys are unique text (the reader refuses anything else); order is the author's."""
 
     entries: tuple[Entry, ...]
     range: Range
 
+    @cached_property
+    def _by_name(self) -> dict[str, Entry]:
+        return {entry.key.text: entry for entry in reversed(self.entries)}
+
+    def entry(self, name: str) -> Entry | None:
+        return self._by_name.get(name)
+
     def get(self, name: str) -> Node | None:
-        for entry in self.entries:
-            if entry.key.text == name:
-                return entry.value
-        return None
+        entry = self._by_name.get(name)
+        return entry.value if entry is not None else None
 
     def key(self, name: str) -> Scalar | None:
         """The key's own node, to point at."""
-        for entry in self.entries:
-            if entry.key.text == name:
-                return entry.key
-        return None
+        entry = self._by_name.get(name)
+        return entry.key if entry is not None else None
 
     def names(self) -> list[str]:
         """The keys as text."""

@@ -63,7 +63,7 @@ def _mark(root: Mapping, location: Location, kind: str, tag: str, faults: _Fault
             continue
         following: Node | None = None
         if isinstance(node, Mapping) and isinstance(part, str):
-            last = next((entry for entry in node.entries if entry.key.text == part), None)
+            last = node.entry(part)
             top = top or last
             following = last.value if last is not None else None
         elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):

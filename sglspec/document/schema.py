@@ -17,9 +17,10 @@ from sglspec.document.fields import TEMPLATE_MARK
 from sglspec.document.model import (
     CONSTRAINTS,
     LANGUAGE_VERSION,
+    NOT_YET_KEYS,
     NOT_YET_OPTIONS,
     SLUG,
-    TYPE_WORDS,
+    TYPE_WORD,
     VERBS,
     Case,
     Decl,
@@ -44,8 +45,6 @@ from sglspec.document.schema_fields import (
 
 SCHEMA_ID = f"urn:sglspec:schema:{LANGUAGE_VERSION}"
 WIDTH = 110
-NOT_YET_KEYS = ("use", "defs")
-"""Top-level keys that this build accepts in the model and does not run."""
 
 EXAMPLES: dict[str, list[Any]] = {
     "name": ["essay-judge"],
@@ -129,12 +128,13 @@ def _closed(model: type[Model]) -> Schema:
 
 def _declaration() -> Schema:
     """A type word or a mapping. The words stand in `examples` too: editors offer values from there, not from `else`."""
-    words = ", ".join(TYPE_WORDS)
+    offered = TYPE_WORD.offered
+    words = ", ".join(offered)
     return {
-        "examples": list(TYPE_WORDS),
+        "examples": offered,
         "if": {"type": "object"},
         "then": ref("declaration-mapping"),
-        "else": {"enum": list(TYPE_WORDS), "errorMessage": f"Expected a declaration or a type word: {words}."},
+        "else": {"enum": offered, "errorMessage": f"Expected a declaration or a type word: {words}."},
     }
 
 
@@ -174,7 +174,7 @@ def _no_known_verb() -> Schema:
     """The end of the chain. Verbs are offered here only, so never inside a step that has one."""
     fields = sorted({key for verb in VERBS.values() for key in field_schemas(verb.model)} - set(VERBS))
     ready = [verb for verb in VERBS.values() if verb.ready]
-    words = ", ".join(VERBS)
+    words = ", ".join(verb.name for verb in ready)
     return {
         "type": "object",
         "properties": {verb.name: _offer(verb) for verb in ready},

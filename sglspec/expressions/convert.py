@@ -9,7 +9,7 @@ from jinja2 import nodes
 
 from sglspec.expressions import ast
 from sglspec.expressions.signatures import check_call, check_test, method_help
-from sglspec.expressions.tokens import CLOSERS, Token, fail
+from sglspec.expressions.tokens import CLOSERS, Token, fail, shown_token
 
 MAX_TREE_DEPTH = 150
 
@@ -126,8 +126,10 @@ class Converter:
         opener = self._tokens[node.lineno]
         if isinstance(node.node, nodes.Getattr):
             method = self._tokens[node.lineno - 1]
-            receiver = node.node.node.name if isinstance(node.node.node, nodes.Name) else "x"
-            help = method_help(receiver, str(method.value))
+            owner = node.node.node
+            simple = isinstance(owner, nodes.Name) or (isinstance(owner, nodes.Const) and isinstance(owner.value, str))
+            receiver = shown_token(self._tokens[owner.lineno]) if simple else "x"
+            help = method_help(receiver, str(method.value), self._written(node.lineno))
             message = f"Values have no methods: `.{method.value}()`."
             raise fail(message, method.start, opener.end, help, code="S252")
         if not isinstance(node.node, nodes.Name):
@@ -138,6 +140,18 @@ class Converter:
         call = ast.Call(name.start, self._brackets(node.lineno)[1], node.node.name, args, kwargs, name.start, name.end)
         check_call(call, args)
         return call
+
+    def _written(self, opener: int) -> str:
+        """The arguments of a call as the author wrote them, with their brackets; "" for none."""
+        last = self._match.get(opener, opener)
+        inside = self._tokens[opener + 1 : last]
+        if not inside or len(inside) > 12:
+            return "(…)" if inside else ""
+        text, end = "", inside[0].start
+        for token in inside:
+            text += " " * (token.start > end) + shown_token(token)
+            end = token.end
+        return f"({text})"
 
     def filter(self, node: nodes.Filter) -> ast.Expr:
         name = self._tokens[node.lineno]

@@ -80,10 +80,14 @@ def nearest_function(name: str) -> str | None:
     return f"Did you mean `{close[0]}`?" if close else None
 
 
-def method_help(receiver: str, method: str) -> str | None:
-    """Help for `receiver.method()`."""
+def method_help(receiver: str, method: str, arguments: str = "") -> str | None:
+    """Help for `receiver.method(arguments)`; the arguments come with their brackets."""
+    if method == "join" and arguments:
+        return f"Write `{arguments[1:-1]} | join({receiver})`: the list comes first."
     if method in LIBRARY:
-        return f"Write `{receiver} | {method}`."
+        return f"Write `{receiver} | {method}{arguments}`."
+    if method in _OTHER_NAMES and _OTHER_NAMES[method] in LIBRARY:
+        return f"Write `{receiver} | {_OTHER_NAMES[method]}{arguments}`."
     if method == "get":
         return f"Write `{receiver}.name | default('…')`."
     return nearest_function(method)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -88,6 +89,13 @@ class Token:
     def is_operand_end(self) -> bool:
         """True for a token that can end an operand: a name, a constant, a closing bracket."""
         return self.kind in ("name", "string", "integer", "float", "rparen", "rbracket", "rbrace")
+
+
+def shown_token(token: Token) -> str:
+    """A token as an author would write it."""
+    if token.kind == "string":
+        return json.dumps(token.value, ensure_ascii=False)
+    return str(token.value)
 
 
 def fail(message: str, start: int, end: int, help: str | None = None, code: str = "S251") -> ExpressionSyntaxError:

@@ -159,7 +159,7 @@ def compare(left: Value, right: Value, budget: Budget) -> int:
     if _is_number(left) and _is_number(right):
         return (left > right) - (left < right)  # type: ignore[operator]  # pyright: ignore
     raise Problem(
-        f"{describe(left)} and {describe(right)} have no order.".capitalize(),
+        f"There is no order between {describe(left)} and {describe(right)}.",
         "Compare numbers with numbers and texts with texts; `int` and `float` turn text into a number.",
         "S408",
     )

@@ -34,7 +34,7 @@ from sglspec.runtime.fork import loop_record, run_fork
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.generate import close_role, open_role, run_gen, run_select
 from sglspec.runtime.scope import Bound
-from sglspec.runtime.signals import BreakLoop, NextRound, ReturnProgram
+from sglspec.runtime.signals import BreakLoop, NextRound, ReturnProgram, Signal
 
 
 async def run_steps(frame: Frame, steps: list[AnyStep]) -> None:
@@ -56,7 +56,12 @@ async def _raw(frame: Frame, step: Raw) -> None:
 
 async def _role(frame: Frame, step: Role) -> None:
     await open_role(frame, step.VERB, step.verb_node)
-    await run_steps(frame, step.steps)
+    try:
+        await run_steps(frame, step.steps)
+    except Signal:
+        # `break`, `continue` and `return` leave the message, and it ends where they do.
+        await close_role(frame, step.verb_node)
+        raise
     await close_role(frame, step.verb_node)
 
 

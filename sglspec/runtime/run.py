@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sglspec.analysis.inputs import bind_inputs
 from sglspec.analysis.program import Program
@@ -139,7 +139,7 @@ class Run:
             specific, rest = problems.split(SpecError)
             if specific is not None:
                 raise first_error(specific) from None
-            raise rest.exceptions[0] if rest is not None else problems from None
+            raise _innermost(rest or problems) from None
         return await self._outputs(main, returned)
 
     async def _outputs(self, main: Frame, returned: ReturnProgram | None) -> dict[str, Any]:
@@ -212,6 +212,13 @@ class Run:
         if spec.limits is not None and getattr(spec.limits, name) is not None:
             return spec.limits.at(name)
         return spec.key("steps")
+
+
+def _innermost(problem: BaseException) -> BaseException:
+    """The first exception inside nested groups: what really happened."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = cast("BaseExceptionGroup[BaseException]", problem).exceptions[0]
+    return problem
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

@@ -42,7 +42,7 @@ def serve(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("sglspec"):
             raise
-        message = f"the server needs the package `{error.name}`, which is not installed"
+        message = f"The server needs the package `{error.name}`, which is not installed."
         raise SpecError(Diagnostic("S607", message, help="Run `pip install 'sglspec[server]'`.")) from None
     listen(host, port, model, backend)
 

@@ -31,6 +31,7 @@ from sglspec.server.sse import PING_SECONDS, EventStream
 
 MAX_RUNS = 32
 _CHECK_BYTES = 65_536
+_MISSING_HELP = "Give it in `inputs`: beside `spec` in a JSON body, in the query with a YAML body."
 _STATUS_CODES = {404: "not-found", 405: "method-not-allowed"}
 
 
@@ -185,7 +186,7 @@ def _wants_events(accept: str) -> bool:
 
 def _for_clients(item: Diagnostic) -> Diagnostic:
     """The help of a missing input speaks of the command line; here it is the request."""
-    return replace(item, help="Give it under `inputs`.") if item.code == "S402" else item
+    return replace(item, help=_MISSING_HELP) if item.code == "S402" else item
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

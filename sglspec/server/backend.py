@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from sglspec.backends import DEFAULT_MODEL, Backend
 from sglspec.backends.base import EngineError
-from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.diagnostics import Diagnostic, SpecError, sentence
 from sglspec.runtime.frame import ENGINE_CODES
 from sglspec.server.problems import Problem
 
@@ -73,7 +73,7 @@ class BackendSlot:
         except SpecError as error:
             raise Problem(503, "backend-unavailable", errors=error.diagnostics) from None
         except EngineError as error:
-            fault = Diagnostic(ENGINE_CODES.get(error.kind, "S713"), str(error))
+            fault = Diagnostic(ENGINE_CODES.get(error.kind, "S713"), sentence(str(error)))
             raise Problem(503, "backend-unavailable", errors=[fault]) from None
         except Exception:
             log.exception("the backend cannot be opened")

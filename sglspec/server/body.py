@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from sglspec.diagnostics import Diagnostic, Report
+from sglspec.diagnostics import Diagnostic, Report, sentence
 from sglspec.document.bounds import MAX_BYTES
 from sglspec.document.json import read_json
 from sglspec.document.nodes import Mapping, Node, Scalar, Source, to_python
@@ -183,7 +183,7 @@ def _wrong(
     source: Source, node: Node | None, message: str, pointer: str = "", help: str | None = None, code: str = "S203"
 ) -> Problem:
     place = None if node is None else node.range
-    fault = Diagnostic(code, message, file=source.name, range=place, pointer=pointer, help=help)
+    fault = Diagnostic(code, sentence(message), file=source.name, range=place, pointer=pointer, help=help)
     return Problem(400, "invalid-request", errors=[fault])
 
 

@@ -7,6 +7,7 @@ import re
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sglspec.server.problems import Problem
@@ -47,6 +48,8 @@ class Guard:
             await self._app(scope, receive, watched)
         except Problem as problem:
             await problem.response()(scope, receive, send)
+        except ClientDisconnect:
+            log.info("a client left before its request was whole: %s %s", scope["method"], scope["path"])
         except Exception:
             log.exception("a request broke: %s %s", scope["method"], scope["path"])
             if started:

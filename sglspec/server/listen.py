@@ -21,7 +21,7 @@ DRAIN_SECONDS = 5.0
 def listen(host: str, port: int, model: str | None, backend: str | None) -> None:
     """See `sglspec.server.serve`."""
     if not is_loopback(host):
-        message = f"the server listens on this machine only, and `{host}` is not a loopback address"
+        message = f"The server listens on this machine only, and `{host}` is not a loopback address."
         raise SpecError(Diagnostic("S609", message, help="Use 127.0.0.1, ::1 or localhost."))
     listener = bind(host, port)
     address = f"[{host}]" if ":" in host else host
@@ -38,7 +38,7 @@ def bind(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=128)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        message = f"the server cannot listen on {host} port {port}: {reason}"
+        message = f"The server cannot listen on {host} port {port}: {reason}."
         help = "Choose another port with `--port`; 0 takes a free one."
         raise SpecError(Diagnostic("S609", message, help=help)) from None
 

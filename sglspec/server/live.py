@@ -15,7 +15,7 @@ from sglspec.runtime.result import Result
 from sglspec.runtime.run import Run
 from sglspec.server.problems import Problem
 
-FAULT = Diagnostic("S799", "the run ended by a fault in sglspec; the server's log says more")
+FAULT = Diagnostic("S799", "A fault in sglspec ended the run. The server's log says more.")
 
 log = logging.getLogger("sglspec.server")
 

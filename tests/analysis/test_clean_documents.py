@@ -49,7 +49,14 @@ CLEAN: list[tuple[str, str]] = [
     ("outputs as values", "inputs: {a: string}\noutputs: {b: '{{ x | upper }}', c: 3, d: ['{{ a }}', yes]}\nsteps:\n  - if: a == 'x'\n    then: {gen: x}\n"),
     ("outputs that only return sets", "outputs: [a]\nsteps:\n  - return: {a: 1}\n"),
     ("an input as output", "inputs: {a: string}\noutputs: [a]\nsteps: [x]\n"),
-    ("return without outputs", "steps:\n  - return: {anything: 1}\n"),
+    ("return without outputs", "steps:\n  - if: 1 < 2\n    then: {return: {x: 1}}\n  - gen: x\n"),
+    ("a fork that surely ends with the user", "steps:\n  - user: A\n  - gen: x\n  - fork: 2\n    do:\n      - user: '{{ loop.index }}'\n    join: concat\n  - gen: y\n"),
+    ("a fork over a list that surely ends with the user", "steps:\n  - user: A\n  - gen: x\n  - fork: i\n    in: [1, 2]\n    do:\n      - user: '{{ i }}'\n    join: concat\n  - gen: y\n"),
+    ("a loop that surely ends with the user", "steps:\n  - user: A\n  - gen: x\n  - for: i\n    in: [1, 2]\n    do:\n      - user: '{{ i }}'\n  - gen: y\n"),
+    ("a loop over a list expression that surely ends with the user", "steps:\n  - user: A\n  - gen: x\n  - for: i\n    in: '[1, 2]'\n    do:\n      - user: '{{ i }}'\n  - gen: y\n"),
+    ("such loops in a loop", "steps:\n  - user: A\n  - for: j\n    in: [1, 2]\n    do:\n      - gen: x\n      - for: i\n        in: [1, 2]\n        do:\n          - user: '{{ i }}{{ j }}'\n"),
+    ("braces of comments on purpose", "steps:\n  - '{% raw %}{# a #}{% endraw %}'\n  - \"{{ '{# a #}' }} a {# b\"\n"),
+    ("one value twice as text and number", "inputs: {a: {enum: [1, '1', true]}}\nsteps: ['{{ a }}']\n"),
     ("values that are plain texts", "inputs: {topic: string}\nsteps:\n  - '{{ topic }}'\n  - set: {a: the topic, b: topics, c: \"{{ 'topic' }}\", d: a topic + more, e: '- topic', f: 1 + 1}\n"),
     ("strip keeps no newline", "steps:\n  - |-\n    A\n  - gen: x\n  - |+\n    B\n\n  - gen: y\n  - \"C\\n\"\n  - gen: z\n"),
     ("booleans as choices", "steps:\n  - select: x\n    from: [true, false]\n  - if: x\n    then: [a]\n"),
@@ -63,7 +70,7 @@ CLEAN: list[tuple[str, str]] = [
     ("meta", "steps:\n  - gen: x\n  - '{{ meta(x).finish }}'\n"),
     ("a whole schema", "steps:\n  - gen: x\n    schema:\n      $schema: https://json-schema.org/draft/2020-12/schema\n      $id: https://example.com/x\n      type: object\n      properties: {a: {$ref: '#/$defs/a'}}\n      required: [a]\n      $defs: {a: {type: string, pattern: '^a+$', maxLength: 5}}\n"),
     ("a schema that is an input", "inputs: {s: object}\nsteps:\n  - gen: x\n    schema: '{{ s }}'\n"),
-    ("an optional field", "steps:\n  - gen: x\n    fields:\n      a: {type: string, optional: true, description: d, examples: [x]}\n      b: {type: array, items: {type: object, properties: {c: integer}}, maxItems: 3}\n  - '{{ x.a }}'\n"),
+    ("an optional property of a field", "steps:\n  - gen: x\n    fields:\n      a: {type: string, description: d, examples: [x]}\n      b: {type: array, items: {type: object, properties: {c: {type: integer, optional: true}}}, maxItems: 3}\n  - '{{ x.b[0].c }}'\n"),
     ("tests", "inputs: {a: {type: string, default: x}}\noutputs: [b]\nsteps:\n  - '{{ a }}'\n  - gen: b\n    id: first\ntests:\n  - name: t\n    replies: {first: y}\n    expect: [b == 'y', a == 'x']\n  - error: S7xx\n    replies: {b: [p, q]}\n"),
     ("bare expression in braces", "steps:\n  - gen: x\n  - if: \"{{ x == 'a' }}\"\n    then: [b]\n"),
     ("names of properties are free", "inputs: {a: {type: object, properties: {if: string, loop: integer}}}\nsteps: ['{{ a.loop }}']\n"),
@@ -153,3 +160,22 @@ def test_deep_loops_do_not_multiply() -> None:
     program, report = load(text)
     assert program is not None, report.sorted()
     assert time.process_time() - start < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps:\n  - set: {" + ", ".join(f"abcdefgh{i}: 1" for i in range(2000)) + "}\n"
+        + "".join(f"  - '{{{{ abcdefghx{i} }}}}'\n" for i in range(300)),
+        "steps:\n" + "".join(f"  - gne{i}: a\n" for i in range(5000)),
+        "steps: [x]\n" + "".join(f"k{i}: a\n" for i in range(5000)),
+        "inputs:\n" + "".join(f"  k{i}: strng\n" for i in range(5000)) + "steps: [x]\n",
+        "inputs:\n  a: {enum: [" + ", ".join(f"a{i}" for i in range(5000)) + "]}\nsteps: ['{{ a }}']\n",
+        "steps:\n  - set: {" + ", ".join(f"a{i}: b c" for i in range(5000)) + "}\n",
+    ],
+    ids=["unknown names", "no steps", "unknown keys", "unknown types", "a long enum", "a long set"],
+)  # fmt: skip
+def test_many_faults_and_long_lists_are_cheap(text: str) -> None:
+    start = time.process_time()
+    load(HEAD + text)
+    assert time.process_time() - start < 1.5

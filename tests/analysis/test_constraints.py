@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sglspec.analysis.constraints import Constraint, ConstraintError, schema_constraint, type_constraint
 from sglspec.analysis.grammar import matches
+from sglspec.analysis.validate import parse_json
 
 PERSON: dict[str, Any] = {
     "type": "object",
@@ -280,3 +281,23 @@ def test_references_are_never_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     for reference in ("http://127.0.0.1:1/x", "file:///etc/hostname", "//host/x"):
         with pytest.raises(ConstraintError):
             schema_constraint({"type": "object", "properties": {"a": {"$ref": reference}}}, lenient=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": "b', "the text that begins at character 7 is never closed"),
+        ('{"a": ', "it ends too early"),
+        ('{"a": 1', "it ends too early"),
+        ('{"a" 1}', "a colon is missing at character 6"),
+        ("{a: 1}", "a key in double quotes is missing at character 2"),
+        ('{"a": 1 "b": 2}', "a comma or a closing bracket is missing at character 9"),
+        ("1 2", "something stands behind the end of the value, at character 3"),
+        ('"a\nb"', "a line break or control character stands inside a text, at character 3"),
+        ("[1, x]", "a value is missing at character 5"),
+    ],
+)
+def test_broken_json_in_our_words(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="this is not valid JSON") as caught:
+        parse_json(text)
+    assert str(caught.value) == f"this is not valid JSON: {message}"

@@ -61,6 +61,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("output twice", "S214", "outputs: [a, §a]\nsteps:\n  - gen: a\n"),
     ("return of an unknown output", "S307", "outputs: [a]\nsteps:\n  - gen: a\n  - return: {§b: 1}\n"),
     ("return of an input", "S307", "inputs: {a: string}\nsteps:\n  - '{{ a }}'\n  - return: {§a: 1}\n"),
+    ("return without outputs of what nobody binds", "S307", "steps:\n  - gen: a\n  - return: {§b: 1}\n"),
     # -- texts and values --------------------------------------------------------------------------------------
     ("value is a name", "S256", "inputs: {topic: string}\nsteps:\n  - set: {subject: §topic}\n"),
     ("value is an operation", "S256", "steps:\n  - set: {i: 0}\n  - set: {i: §i + 1}\n"),
@@ -105,6 +106,11 @@ ROWS: list[tuple[str, str, str]] = [
     ("unused input", "W302", "inputs: {§a: string}\nsteps:\n  - b\n"),
     ("newline before gen", "W201", "steps:\n  - §|\n    A text\n  - gen: a\n"),
     ("newline before select in a message", "W201", "steps:\n  - assistant:\n      - §>\n        A text\n      - select: a\n        from: [b, c]\n"),
+    ("a comment of Jinja", "W203", "steps:\n  - 'A §{# b #} c'\n"),
+    ("a comment over lines in a message", "W203", "steps:\n  - user: |\n      A\n      §{# b\n      c #}\n  - gen: x\n"),
+    ("gen after a loop that may not run", "S209", "inputs: {xs: array}\nsteps:\n  - user: a\n  - gen: b\n  - for: i\n    in: xs\n    do:\n      - user: '{{ i }}'\n  - §gen: c\n"),
+    ("gen after a loop that may be left", "S209", "steps:\n  - user: a\n  - gen: b\n  - for: i\n    in: [1]\n    do:\n      - if: i == 1\n        then: {break: }\n      - user: c\n  - §gen: d\n"),
+    ("gen after a fork that may add nothing", "S209", "steps:\n  - user: a\n  - gen: b\n  - fork: 2\n    do:\n      - user: '{{ loop.index }}'\n    join: concat\n    on_error: skip\n  - §gen: c\n"),
     # -- not yet -----------------------------------------------------------------------------------------------
     ("tool", "S220", "steps:\n  - §tool: t\n    into: x\n  - '{{ x }}'\n"),
     ("call", "S220", "steps:\n  - §call: t\n    into: {a: b}\n  - '{{ a }}'\n"),
@@ -148,6 +154,10 @@ ROWS: list[tuple[str, str, str]] = [
     ("empty enum", "S215", "inputs: {a: {enum: §[]}}\nsteps:\n  - '{{ a }}'\n"),
     ("enum twice", "S214", "inputs: {a: {enum: [x, §x]}}\nsteps:\n  - '{{ a }}'\n"),
     ("enum is no list", "S203", "inputs: {a: {enum: §x}}\nsteps:\n  - '{{ a }}'\n"),
+    ("enum is a mapping", "S203", "inputs: {a: {type: string, enum: §{b: c}, default: x}}\nsteps:\n  - '{{ a }}'\n"),
+    ("bounds of a default the wrong way", "S212", "inputs: {a: {type: integer, minimum: 9, maximum: §1, default: 3}}\nsteps:\n  - '{{ a }}'\n"),
+    ("bounds of a field the wrong way", "S212", "steps:\n  - gen: a\n    fields: {b: {type: integer, minimum: 9, maximum: §1}}\n"),
+    ("optional field", "S213", "steps:\n  - gen: a\n    fields: {b: {type: string, §optional: true}}\n"),
     ("pattern of an input", "S501", "inputs: {a: {type: string, pattern: §(x}}\nsteps:\n  - '{{ a }}'\n"),
     ("optional and default", "S213", "inputs: {a: {type: string, optional: true, §default: x}}\nsteps:\n  - '{{ a }}'\n"),
     ("default in a field", "S213", "steps:\n  - gen: a\n    fields: {b: {type: string, §default: x}}\n"),
@@ -177,6 +187,8 @@ ROWS: list[tuple[str, str, str]] = [
     ("schema that nothing matches", "S505", "steps:\n  - gen: a\n    schema: §{type: integer, minimum: 3, maximum: 2}\n"),
     ("schema without required", "W501", "steps:\n  - gen: a\n    schema:\n      type: object\n      §properties: {b: {type: string}}\n"),
     ("pretty text", "S213", "steps:\n  - gen: a\n    §pretty: true\n"),
+    ("null as choices", "S206", "steps:\n  - select: a\n    §from: null\n"),
+    ("null as a list", "S206", "steps:\n  - for: a\n    §in: ~\n    do: [b]\n"),
     ("no choices", "S506", "steps:\n  - select: a\n    from: §[]\n"),
     ("equal choices", "S506", "steps:\n  - select: a\n    from: ['1', §1]\n"),
     ("null choice", "S506", "steps:\n  - select: a\n    from: [x, §null]\n"),
@@ -223,6 +235,10 @@ def test_one_mistake_one_message(code: str, marked: str) -> None:
     assert (place.start.line, place.start.column) == (before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
     assert (program is None) == (found[0].severity == "error")
     assert found[0].pointer != "" or code == "S209"
+    for sentence in (found[0].message, found[0].help or "None."):
+        assert not sentence[0].islower() and sentence[-1] in ".!?", sentence
+    if code == "S220":
+        assert found[0].help, "what to do instead"
 
 
 def test_there_are_enough_rows() -> None:

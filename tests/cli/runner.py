@@ -1,7 +1,7 @@
 """Runs the command line with a slow backend in place of a model: `python runner.py MODE sglspec-arguments…`.
 
 `slow`: the scripted backend, but concurrent, and every reply comes one character at a time; `fault`: a backend that
-breaks; `stuck`: one whose generation ignores being cancelled.
+breaks; `stuck`: one whose generation ignores being cancelled; `loading`: one that takes long to open.
 """
 
 import asyncio
@@ -84,6 +84,9 @@ class SlowSession:
 
 async def open_slow(reference: str | None = None, model: str | None = None) -> SlowBackend:
     assert reference is not None
+    if MODE == "loading":
+        print("loading", file=sys.stderr, flush=True)
+        await asyncio.sleep(60)
     return SlowBackend(read_replies(Path(reference.partition(":")[2])))
 
 

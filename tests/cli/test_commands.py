@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -98,5 +99,35 @@ def test_serve_listens_on_this_machine_only(cli, host):
     assert "loopback" in done.err
 
 
-def test_serve_port(cli):
-    assert cli("serve", "--port", "70000").code == 2
+@pytest.mark.parametrize("port", ["70000", "x", "-1"])
+def test_serve_port(cli, port):
+    done = cli("serve", "--port", port)
+    assert done.code == 2
+    assert f"{port!r} is not a whole number from 0 to 65535." in done.err
+
+
+def test_format_of_check(cli):
+    done = cli("check", "--format", "xml", "a.yaml")
+    assert done.code == 2
+    assert "'xml' is not text or json." in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("run", "sglspec run [OPTIONS] SPEC"),
+        ("check", "sglspec check [OPTIONS] PATH..."),
+        ("explain", "sglspec explain [OPTIONS] CODE"),
+        ("models pull", "sglspec models pull [OPTIONS] NAME"),
+        ("models ls", "sglspec models ls [OPTIONS]"),
+        ("serve", "sglspec serve [OPTIONS]"),
+    ],
+)
+def test_help_is_in_our_words(cli, command, usage):
+    done = cli(*command.split(), "--help")
+    assert done.out.startswith(f"Usage: {usage}\n")
+    assert not re.search("[<>{}]|range|list\\[", done.out)
+
+
+def test_help_of_arguments(cli):
+    assert re.search(r"^  PATH\.\.\.  Documents,", cli("check", "--help").out, re.MULTILINE)

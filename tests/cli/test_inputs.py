@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -136,10 +137,33 @@ def test_unreadable_input_file(typed, write, name, content, says):
 
 def test_unreadable_file_of_a_setting(typed, tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    for file, says in (("missing.txt", "No such file"), ("bytes", "not UTF-8")):
+    for file, says in (
+        ("missing.txt", "`note`: there is no file 'missing.txt'."),
+        (".", "`note`: '.' is a folder, not a file."),
+        ("", "`note=@` names no file. Write `note=@FILE` for"),
+        ("bytes", "`note`: 'bytes' is not UTF-8 text (byte 0)."),
+    ):
         done = typed("--set", f"note=@{file}")
         assert done.code == 2
         assert says in done.err
+
+
+def test_messages_are_sentences(typed):
+    done = typed("--set", "count:='x'".replace("'", '"'), "--set", "nots=x")
+    assert re.findall(r"error (S4\d\d: .*)", done.err) == [
+        "S403: The program has no input `nots`.",
+        'S401: Input `count`: expected a whole number, found the text "x".',
+    ]
+    assert "error S402: The input `count` is missing.\n" in typed().err
+    assert "error S401: Input `count`: expected a whole number, found" in typed("--set", "count=x").err
+
+
+def test_null(typed, write):
+    """For a text, null is a text; in JSON, and for other types, it stands for the default."""
+    assert typed("--set", "count=1", "--set", "note=null")["note"] == "null"
+    assert typed("--set", "count=1", "--set", "note:=null", "--set", "tags=null")["note"] == "none"
+    write("a.yaml", "count: null\n")
+    assert "S401" in typed("--input", "a.yaml").err
 
 
 def test_document_from_standard_input(cli, write):

@@ -168,3 +168,13 @@ def test_full_disk_is_said():
     assert done.returncode == 2
     assert b"standard output cannot be written" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_interrupt_while_the_model_loads_still_prints_one_object(begin, tmp_path):
+    process = begin("--json", runner="loading")
+    assert "loading" in errors(process).readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert json.loads(out)["status"] == "cancelled"
+    assert "Traceback" not in err

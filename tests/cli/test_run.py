@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
+
+from sglspec import models
+from sglspec.backends import local
+from sglspec.backends.base import EngineError, TraceToken
+from sglspec.backends.scripted import ScriptedSession
 
 from .conftest import FORK, HELLO, TYPED
 
@@ -139,6 +145,59 @@ def test_model_that_is_not_here_names_the_command(cli, write, tmp_path):
     assert "sglspec models pull" in done.err
 
 
+@pytest.mark.parametrize(("model", "says"), [("gpt-4", "S601"), ("./nowhere", "S602")])
+def test_a_wrong_model_of_the_document_has_its_place(cli, write, tmp_path, model, says):
+    write("hello.yaml", HELLO.replace("steps:", f"model: {model}\nsteps:"))
+    assert cli("check", "hello.yaml").code == 0
+    done = cli("run", "hello.yaml", SGLSPEC_HOME=str(tmp_path))
+    assert done.code == 5
+    assert done.err.startswith(f"hello.yaml:6:8: error {says}: There is no model")
+    done = cli("run", "hello.yaml", "--model", model, SGLSPEC_HOME=str(tmp_path))
+    assert done.err.startswith(f"error {says}: There is no model")
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers"])
+def test_without_the_packages_of_the_local_engine(process, write, package):
+    """A folder on the path whose sitecustomize makes a package missing."""
+    write("hello.yaml", HELLO)
+    write("replies.yaml", "country: France\n")
+    write("model/config.json", "{}")
+    write("model/tokenizer.json", "{}")
+    write("model/model.safetensors", "")
+    write("site/sitecustomize.py", f"import sys\nsys.modules[{package!r}] = None\n")
+    path = os.pathsep.join(["site", os.environ.get("PYTHONPATH", "")])
+    done = process("run", "hello.yaml", "--model", "./model", PYTHONPATH=path)
+    assert (done.code, done.out) == (5, "")
+    assert f"error S607: The local engine needs the package `{package}`, which is not installed.\n" in done.err
+    assert "pip install 'sglspec[local]'" in done.err
+    done = process("run", "hello.yaml", *SCRIPTED, PYTHONPATH=path)
+    assert (done.code, done.out) == (0, "France\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (EngineError("unsupported", "this model is odd"), "S605"),
+        (EngineError("template", "this template is odd"), "S603"),
+        (OSError(5, "Input/output error"), "S608"),
+        (ImportError("libfoo.so is missing"), "S607"),
+    ],
+)
+def test_every_failure_to_open_a_model_is_a_message(cli, write, monkeypatch, error, code):
+    async def fail(path):
+        raise error
+
+    monkeypatch.setattr(local, "open_local", fail)
+    monkeypatch.setattr(models, "resolve", lambda reference: reference)
+    write("hello.yaml", HELLO)
+    done = cli("run", "hello.yaml", "--json")
+    assert done.code == 5
+    assert f"error {code}: " in done.err
+    message = json.loads(done.out)["error"]["message"]
+    assert message[0].isupper()
+    assert message.endswith(".")
+
+
 def test_model_of_the_document_is_used(cli, write, tmp_path):
     write("hello.yaml", HELLO.replace("steps:", "model: ./a-folder\nsteps:"))
     done = cli("run", "hello.yaml", SGLSPEC_HOME=str(tmp_path))
@@ -178,9 +237,35 @@ def test_json_and_a_stream_exclude_each_other(hello, kind):
     assert done.code == 2
 
 
-@pytest.mark.parametrize("seed", ["-1", "18446744073709551616", "x"])
+def test_joined_text_is_shown_once(cli, write):
+    text = (
+        "sglspec: v1\nsteps:\n  - Facts.\n  - fork: planet\n    in: [Mars, Venus]\n    do: ['{{ planet }} is red.']\n"
+    )
+    done = run_text(cli, write, text + "    join: concat\n  - Done.\n", "--stream", "text")
+    assert done.out == (
+        "Facts.\n\n┌ branch 1 of 2: Mars\n│ Mars is red.\n└\n\n┌ branch 2 of 2: Venus\n│ Venus is red.\n└\n\nDone.\n"
+    )
+
+
+@pytest.mark.parametrize("seed", ["-1", "18446744073709551616", "x", "", "9" * 5000])
 def test_bad_seed(hello, seed):
-    assert hello("--seed", seed).code == 2
+    done = hello("--seed", seed)
+    assert done.code == 2
+    assert "is not a whole number from 0 to 2^64 - 1.\n" in done.err
+
+
+def test_the_largest_seed(hello):
+    assert json.loads(hello("--json", "--seed", "18446744073709551615").out)["seed"] == 2**64 - 1
+
+
+def test_a_seed_of_ours_survives_every_reader_of_json(hello):
+    assert all(json.loads(hello("--json").out)["seed"] < 2**53 for _ in range(8))
+
+
+def test_bad_stream(hello):
+    done = hello("--stream", "foo")
+    assert done.code == 2
+    assert "'foo' is not text, events or none.\n" in done.err
 
 
 def test_trace(hello, tmp_path):
@@ -189,7 +274,17 @@ def test_trace(hello, tmp_path):
     assert (done.code, done.out) == (0, "France\n")
     assert (trace["program"], trace["model"], trace["seed"], trace["status"]) == ("hello", "scripted", 5, "succeeded")
     assert trace["tokens"] == []
+    assert trace["branches"] == {}
     assert trace["events"][-1]["type"] == "run.succeeded"
+
+
+def test_trace_holds_the_tokens_of_branches(cli, write, tmp_path, monkeypatch):
+    monkeypatch.setattr(ScriptedSession, "trace", lambda self: [TraceToken(1, self.text()[-1:], "author")])
+    topics = ", ".join(str(number) for number in range(11))
+    run_text(cli, write, FORK.replace("food, movement, sleep", topics), "--trace", "trace.json", replies="tip: x\n")
+    branches = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["branches"]
+    assert list(branches) == [f"1.{index}" for index in range(11)]
+    assert branches["1.10"] == [{"id": 1, "text": "\n", "origin": "author"}]
 
 
 def test_trace_of_a_failed_run(cli, write, tmp_path):
@@ -197,7 +292,7 @@ def test_trace_of_a_failed_run(cli, write, tmp_path):
     assert json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["status"] == "failed"
 
 
-@pytest.mark.parametrize("path", ["nowhere/trace.json", "-"])
+@pytest.mark.parametrize("path", ["nowhere/trace.json", "-", ""])
 def test_trace_that_cannot_be_written(hello, path):
     done = hello("--trace", path)
     assert done.code == 2
@@ -247,5 +342,5 @@ def test_branches_come_as_blocks(process, write):
     for number, (topic, tip) in enumerate(
         [("food", "eat well"), ("movement", "move daily"), ("sleep", "sleep enough")], start=1
     ):
-        block = f"┌ branch {number} of 3\n│ user\n│ One tip on {topic}.\n│\n│ assistant\n│ {tip}\n└"
+        block = f"┌ branch {number} of 3: {topic}\n│ user\n│ One tip on {topic}.\n│\n│ assistant\n│ {tip}\n└"
         assert block in done.out

@@ -80,5 +80,82 @@ def test_a_fork_shows_how_many_branches_are_done(shown):
     assert done.code == 0
     assert "of 3 branches done" in done.out
     blocks = plain(done.out)
-    for number in (1, 2, 3):
-        assert f"┌ branch {number} of 3\n│ user\n│ One tip on" in blocks
+    for number, topic in enumerate(("food", "movement", "sleep"), start=1):
+        assert f"┌ branch {number} of 3: {topic}\n│ user\n│ One tip on {topic}.\n" in blocks
+
+
+AFTER = (
+    FORK
+    + """\
+  - user: Sum up.
+  - assistant:
+      - "{{ tip | join(', ') }}: "
+      - gen: summary
+"""
+)
+
+
+def test_the_main_line_waits_for_the_boxes_which_come_in_order(shown):
+    # the first branch takes longest, and the main line opens two messages before it is done
+    replies = "tip: [slow and slower, a b, fast]\nsummary: fast\n"
+    done = shown(AFTER.replace("outputs: [tip]", "outputs: [summary]"), replies, runner="slow")
+    text = re.sub(r"[0-9] of 3 branches done …", "", plain(done.out))
+    order = ["Two things", "branch 1", "slow and slower", "branch 2", "a b", "branch 3", "Sum up.", "assistant\nslow"]
+    places = [text.rindex(part) if part.startswith("assistant") else text.index(part) for part in order]
+    assert places == sorted(places)
+    assert text.endswith("user\nSum up.\n\nassistant\nslow and slower, a b, fast: fast\n")
+
+
+def test_long_lines_in_a_box_are_wrapped(shown):
+    tip = "one two three four five six seven eight nine ten eleven twelve " + "x" * 50
+    done = shown(FORK, f"tip: ['{tip}', b, c]\n", COLUMNS="40")
+    lines = plain(done.out).splitlines()
+    box = lines[lines.index("┌ branch 1 of 3: food") : lines.index("└")]
+    assert box[5:] == [
+        "│ one two three four five six seven",
+        "│ eight nine ten eleven twelve",
+        "│ " + "x" * 38,
+        "│ " + "x" * 12,
+    ]
+
+
+def test_a_title_fits_on_its_line(shown):
+    done = shown(FORK.replace("[food, movement, sleep]", f"['{'long ' * 30}', '日本語']"), "tip: b\n", COLUMNS="50")
+    titles = [line for line in plain(done.out).splitlines() if line.startswith("┌")]
+    assert titles == ["┌ branch 1 of 2: long long long long long long lo…", "┌ branch 2 of 2: 日本語"]
+
+
+NESTED = """\
+sglspec: v1
+steps:
+  - "Before. "
+  - fork:
+      left:
+        - "Left. "
+        - fork: [n]
+          do: []
+      right:
+        - "Right."
+  - "After."
+""".replace("fork: [n]\n          do: []", "fork: n\n          in: [1, {a: 2}]\n          do: ['N {{ n }}.']")
+
+
+def test_forks_in_branches_are_boxes_in_boxes(shown):
+    done = shown(NESTED, "{}\n", NO_COLOR="1")
+    assert done.out == (
+        "Before. \n"
+        "\n┌ branch 1 of 2: left\n"
+        "│ Left.\n│\n"
+        "│ ┌ branch 1 of 2: 1\n│ │ N 1.\n│ └\n│\n"
+        '│ ┌ branch 2 of 2: {"a": 2}\n│ │ N {"a": 2}.\n│ └\n'
+        "└\n"
+        "\n┌ branch 2 of 2: right\n│ Right.\n└\n"
+        "\nAfter.\n"
+    )
+
+
+def test_a_failed_branch_says_why(shown):
+    text = FORK.replace("- gen: tip", "- fail: 'No {{ topic }}.'\n      - set: {tip: x}") + "    on_error: skip\n"
+    text = text.replace("[food, movement, sleep]", "[food]").replace("outputs: [tip]\n", "")
+    done = shown(text, "{}\n", NO_COLOR="1", COLUMNS="30")
+    assert "│ One tip on food.\n└ failed: No food.\n" in done.out

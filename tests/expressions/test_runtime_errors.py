@@ -46,7 +46,7 @@ ROWS = [
     ("9223372036854775807 + 2", "S253", "9223372036854775807 + 2", "too large"),
     ("-text", "S408", "-text", "wants a number"),
     ("text < 1", "S408", "text < 1", "no order"),
-    ("nothing < 1", "S408", "nothing < 1", "Null"),
+    ("nothing < 1", "S408", "nothing < 1", "between null and a number"),
     ("person < person", "S408", "person < person", "no order"),
     ("1 in text", "S408", "1 in text", "text"),
     ("1 in n", "S408", "1 in n", "wants a list"),

@@ -154,6 +154,33 @@ async def test_while_at_max():
     assert (await outcome(source.replace("ON_MAX", "on_max: stop"))).outputs == {"n": 3}
 
 
+@pytest.mark.parametrize(
+    ("leave", "after"), [("break", ["go", "a1", "end"]), ("continue", ["go", "a1", "go", "a2", "end"])]
+)
+async def test_leaving_a_loop_from_inside_a_message_ends_the_message(leave: str, after: list[str]):
+    source = f"""
+- for: n
+  in: [1, 2]
+  do:
+    - user: go
+    - assistant:
+        - "a{{{{ n }}}}"
+        - {leave}:
+        - "never"
+- user: end
+"""
+    result = await run_scripted(steps(source))
+    assert result.error is None
+    assert [message["content"] for message in result.messages] == after
+    assert result.text.count("</>") == len(after)
+
+
+async def test_return_from_inside_a_message_ends_the_message():
+    result = await outcome('- user: go\n- assistant:\n    - "a"\n    - return:\n')
+    assert [message["content"] for message in result.messages] == ["go", "a"]
+    assert result.text.endswith("a</>\n")
+
+
 async def test_appending_variables():
     source = (
         '- for: x\n  in: [1, 2]\n  do:\n    - gen: "tips[]"\n- set: {"tips[]": end}\n- "{{ tips | join(\',\') }}"\n'

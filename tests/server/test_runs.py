@@ -89,6 +89,9 @@ async def test_inputs_that_do_not_fit(make_app, client_of, judge) -> None:
     assert body["code"] == "invalid-inputs"
     assert sorted(e["code"] for e in body["errors"]) == ["S401", "S402", "S403"]
     assert "--set" not in answer.text
+    assert all(e["message"][0].isupper() and e["message"].endswith(".") for e in body["errors"])
+    missing = next(e for e in body["errors"] if e["code"] == "S402")
+    assert missing["help"] == "Give it in `inputs`: beside `spec` in a JSON body, in the query with a YAML body."
 
 
 async def test_a_wrong_program_gets_its_diagnostics(make_app, client_of, judge) -> None:

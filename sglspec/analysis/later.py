@@ -1,0 +1,30 @@
+"""What the language has and this build does not run (S220), each with what does the same today."""
+
+from __future__ import annotations
+
+VERBS = {
+    "tool": "Run the tool outside, and give its result to the program as an input.",
+    "call": "Run the other program by itself, and give its outputs to this one as inputs.",
+    "include": "Write its steps here.",
+    "messages": "Repeat over it: `for: m`, `in: history`, and in `do` for each role a step such as "
+    '`{if: m.role == "user", then: {user: "{{ m.content }}"}}`.',
+    "image": "Describe in text what it shows: this build reads text only.",
+    "video": "Describe in text what it shows: this build reads text only.",
+    "scratch": "Use a fork of one named branch, whose text is dropped: `fork: {aside: [...]}`.",
+}
+OPTIONS = {
+    "n": "Use a fork of equal branches: `fork: 4`, with a `temperature` above 0 in its `gen`.",
+    "keep": "Use a fork of equal branches, and choose among what they bring back.",
+    "retry": "Use a loop: `while: …` with `max: 3`.",
+    "grammar": "Use `regex`, `fields` or `schema`.",
+    "logprobs": "Leave it out. The scores of a `select` are in `meta(x).scores`.",
+    "stop_regex": "Use `stop` with the texts themselves, or `regex` for the whole text.",
+    "reasoning": "Let the model think in a `gen` of its own, before the one for the answer.",
+}
+KEYS = {
+    "use": "Write everything into this document.",
+    "defs": "Write schemas and patterns where they are used. YAML repeats a part with `&name` and `*name`.",
+}
+TEXTS = "Bind the text with a `set` step: `set: {rules: Be brief.}`."
+
+__all__ = ["KEYS", "OPTIONS", "TEXTS", "VERBS"]

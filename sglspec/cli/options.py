@@ -1,0 +1,66 @@
+"""Options and arguments in our own words: how they are shown, read and refused."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def wrong(message: str, option: str) -> typer.BadParameter:
+    """A usage error (exit code 2) about the value of an option. `message` is a sentence."""
+    return typer.BadParameter(message, param_hint=option)
+
+
+def whole_number(text: str, option: str, low: int, high: int, range_name: str) -> int:
+    """The number that an option was given. `range_name` is how the range reads: "0 to 65535"."""
+    digits = text.strip()
+    # more digits than the largest number has are not even read
+    if digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) <= len(str(high)):
+        value = int(digits)
+        if low <= value <= high:
+            return value
+    raise wrong(f"{_short(text)} is not a whole number from {range_name}.", option)
+
+
+def one_of(kind: type[Choice], text: str, option: str) -> Choice:
+    """The word that an option was given."""
+    try:
+        return kind(text)
+    except ValueError:
+        *words, last = (str(item) for item in kind)
+        raise wrong(f"{_short(text)} is not {', '.join(words)} or {last}.", option) from None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+class Command(TyperCommand):
+    """A command whose usage line and help show arguments as we name them, whatever typer's version makes of it."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", *(param.metavar or "" for param in self.get_params(ctx) if _is_argument(param))]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            if _is_argument(param):
+                rows["Arguments"].append((param.metavar or record[0], record[1]))
+            else:
+                rows["Options"].append(record)
+        for title, records in rows.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def _is_argument(param: Any) -> bool:
+    return param.param_type_name == "argument"
