@@ -16,7 +16,9 @@ class EngineConfig:
     step_logits: positions of one step whose next-token distribution is kept at most (bounds memory: one such
     position is a float per vocabulary entry).
     max_context: tokens a context may hold, None for what the model was made for.
-    max_kv_bytes: memory for keys and values, None for no limit.
+    max_kv_bytes: memory for keys and values, None for half of what is free at load.
+    prefix_cache: keep keys and values that no session uses any more, for those that begin alike; memory that is needed
+    is taken from them first. Without it only forks share.
     grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
     kept, seconds after which a compilation counts as failed.
     forced: append tokens that a grammar leaves no choice without asking the model to choose.
@@ -28,6 +30,7 @@ class EngineConfig:
     step_logits: int = 128
     max_context: int | None = None
     max_kv_bytes: int | None = None
+    prefix_cache: bool = True
     grammar_workers: int = 2
     grammar_cache: int = 128
     grammar_timeout: float = 20.0
@@ -46,6 +49,10 @@ class EngineConfig:
                 raise ValueError(f"{name} must be at least 1, or None")
         if self.grammar_timeout <= 0:
             raise ValueError("grammar_timeout must be positive")
+
+    def kv_bytes(self) -> int:
+        """Memory for keys and values, in bytes."""
+        return self.max_kv_bytes if self.max_kv_bytes is not None else free_memory() // 2
 
 
 def prepare_process() -> None:
@@ -73,6 +80,20 @@ def physical_cores() -> int:
         except OSError:
             cores.add(str(cpu))
     return max(1, min(len(cores), _cgroup_cpus() or len(cores)))
+
+
+def free_memory() -> int:
+    """Bytes of memory that this process may still take, 4 GiB where the system does not say."""
+    found = [4 << 30]
+    try:
+        rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        found = [int(row.split()[1]) << 10 for row in rows if row.startswith("MemAvailable:")] or found
+        group = Path("/sys/fs/cgroup")
+        limit, taken = ((group / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
+        found.append(max(0, int(limit) - int(taken)))  # "max" is no number: no limit
+    except (OSError, ValueError):
+        pass
+    return min(found)
 
 
 def _cgroup_cpus() -> int | None:

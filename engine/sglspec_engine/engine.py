@@ -17,7 +17,8 @@ from sglspec_engine.attention.reference import ReferenceAttention
 from sglspec_engine.check import check_engine
 from sglspec_engine.config import EngineConfig, physical_cores, prepare_process
 from sglspec_engine.constrain import Grammars
-from sglspec_engine.kv.lease import Lease, Pool
+from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.pool import Pool
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.model.adapter import ModelRunner
 from sglspec_engine.model.load import LoadedModel, load_model
@@ -45,7 +46,7 @@ class Engine:
         self._metrics = Metrics()
         torch.set_num_threads(self.config.threads or physical_cores())
         self._runner = ModelRunner(loaded.model, loaded.config, ReferenceAttention(), self._metrics)
-        self.pool = Pool(self._runner.layout, self.config.max_kv_bytes)
+        self.pool = Pool(self._runner.layout, self.config.kv_bytes(), cache=self.config.prefix_cache)
         self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
         self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
         self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)
@@ -83,7 +84,7 @@ class Engine:
 
     def open(self) -> Session:
         """A new, empty context."""
-        return Session(self, self.pool.open())
+        return Session(self, Lease(self.pool))
 
     async def close(self) -> None:
         """End: requests that are pending fail, the thread ends. Idempotent."""

@@ -141,7 +141,7 @@ class Session:
             raise EngineError("unsupported", "a fork cannot have a negative width")
         known = self._started().encode(self._engine.vocabulary)
         if not known or n == 0:
-            return [Session(self._engine, self._engine.pool.open(), self) for _ in range(n)]
+            return [Session(self._engine, Lease(self._engine.pool), self) for _ in range(n)]
         self._limit(len(known))
         reply: Reply[list[Lease]] = Reply()
         work = self._engine.fork(self._lease, known, n, reply)

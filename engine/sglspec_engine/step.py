@@ -49,6 +49,8 @@ def run(plan: StepPlan, model: ModelRunner, metrics: Metrics) -> StepResult:
     found: list[Tensor | EngineError] = []
     packed: list[Row] = []
     for row in plan.rows:
+        row.work.lease.busy = True
+    for row in plan.rows:
         try:
             row.work.lease.reserve(len(row.ids))
         except EngineError as error:
@@ -109,6 +111,7 @@ def commit(plan: StepPlan, result: StepResult, metrics: Metrics) -> dict[Work, l
         except Exception as error:
             metrics.failed += 1
             row.work.fail(as_engine_error(error))
+        row.work.lease.busy = False
     return going_on
 
 
@@ -119,8 +122,11 @@ def _commit_row(row: Row, logits: Tensor | EngineError) -> list[Work]:
     if work.closed:
         return []
     if row.ids:
+        first = work.lease.length <= work.wanted_from
         work.lease.append(row.ids)
         work.computed += len(row.ids)
+        if row.wanted and first:
+            work.lease.publish()  # from now on others may go on from here
         if row.wanted:
             work.lease.logits = logits[-1].clone()  # a view would keep the whole step's logits alive
     return work.take(logits) if row.wanted else [work]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from sglspec_engine.kv.lease import KVLayout, LayerShape, Pool
+from sglspec_engine.kv.arena import KVLayout, LayerShape
+from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.pool import Pool
 from sglspec_engine.sched.scheduler import Scheduler
 from sglspec_engine.sched.work import Prefill
 
@@ -12,14 +14,14 @@ LAYOUT = KVLayout((LayerShape(1, 1, 1),), torch.float32, torch.device("cpu"))
 
 
 def work(pool: Pool, known: int, computed: int = 0) -> Prefill:
-    lease = pool.open()
+    lease = Lease(pool)
     lease.reserve(computed)
     lease.append(range(computed))
     return Prefill(lease, range(known), lambda _: [], lambda _: None)
 
 
 def test_decoding_goes_first_and_prefill_gets_its_share() -> None:
-    pool = Pool(LAYOUT)
+    pool = Pool(LAYOUT, 1 << 20)
     scheduler = Scheduler(budget=32, logit_budget=64)
     long = work(pool, 100)
     scheduler.add(long)
@@ -35,7 +37,7 @@ def test_decoding_goes_first_and_prefill_gets_its_share() -> None:
 
 
 def test_long_ones_come_in_order_of_arrival() -> None:
-    pool = Pool(LAYOUT)
+    pool = Pool(LAYOUT, 1 << 20)
     scheduler = Scheduler(budget=50, logit_budget=64)
     first, second = work(pool, 60), work(pool, 60)
     scheduler.add(first)
@@ -54,7 +56,7 @@ def test_long_ones_come_in_order_of_arrival() -> None:
 
 
 def test_logits_are_bounded() -> None:
-    pool = Pool(LAYOUT)
+    pool = Pool(LAYOUT, 1 << 20)
     scheduler = Scheduler(budget=100, logit_budget=5)
     works = [work(pool, 12) for _ in range(4)]
     for one in works:

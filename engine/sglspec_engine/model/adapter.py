@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from sglspec_engine.attention.base import Attention, AttentionOptions, AttentionPlan
-from sglspec_engine.kv.lease import KVLayout, LayerShape
+from sglspec_engine.kv.arena import KVLayout, LayerShape
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.types import EngineError
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.radix import common_prefix
 from sglspec_engine.reply import Cancelled
 
 
@@ -40,6 +41,8 @@ class Work:
         ready = self.cached is not None and have == self.wanted_from + 1 == len(self.known)
         if have > self.wanted_from and not ready:
             self.lease.truncate(self.wanted_from)
+        if not ready:
+            self.lease.adopt(self.known[: self.wanted_from])
         self.reused = self.lease.length
 
     @property
@@ -94,11 +97,3 @@ class Prefill(Work):
     def cancel(self) -> None:
         """See `Work`."""
         self.fail(Cancelled())
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Length of the common prefix."""
-    limit = min(len(first), len(second))
-    if first[:limit] == second[:limit]:
-        return limit
-    return next(i for i in range(limit) if first[i] != second[i])
