@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
+
+Attention = Literal["auto", "cpu", "reference"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +15,8 @@ class EngineConfig:
     """What an operator may set; every field has a default that works.
 
     threads: intra-op threads of torch, None for the physical cores this process may use.
+    attention: "cpu" reads what branches share once for all of them; "reference" is what it is compared with; "auto"
+    takes the one that suits the device.
     step_tokens: tokens that go through the model in one step at most (prefill is cut into chunks of this size).
     step_logits: positions of one step whose next-token distribution is kept at most (bounds memory: one such
     position is a float per vocabulary entry).
@@ -26,6 +31,7 @@ class EngineConfig:
     """
 
     threads: int | None = None
+    attention: Attention = "auto"
     step_tokens: int = 512
     step_logits: int = 128
     max_context: int | None = None
@@ -47,12 +53,39 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, or None")
+        if self.attention not in get_args(Attention):
+            raise ValueError(f"attention must be one of {', '.join(get_args(Attention))}")
         if self.grammar_timeout <= 0:
             raise ValueError("grammar_timeout must be positive")
 
-    def kv_bytes(self) -> int:
-        """Memory for keys and values, in bytes."""
-        return self.max_kv_bytes if self.max_kv_bytes is not None else free_memory() // 2
+    def resolve(self) -> Resolved:
+        """Decide what is left open, for this machine."""
+        reasons: list[str] = []
+        attention: Literal["cpu", "reference"]
+        if self.attention != "auto":
+            attention = self.attention
+            reasons.append(f"attention={attention}: as configured")
+        elif self.device == "cpu":
+            attention = "cpu"
+            reasons.append("attention=cpu: the model runs on the CPU")
+        else:
+            attention = "reference"
+            reasons.append(f"attention=reference: there is nothing faster for {self.device} yet")
+        kv_bytes = self.max_kv_bytes
+        if kv_bytes is None:
+            kv_bytes = free_memory() // 2
+            reasons.append(f"max_kv_bytes={kv_bytes}: half of the memory that is free")
+        return Resolved(attention, kv_bytes, tuple(reasons))
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings with nothing left open. kv_bytes: memory for keys and values. reasons: why what was open is as it is,
+    one line each."""
+
+    attention: Literal["cpu", "reference"]
+    kv_bytes: int
+    reasons: tuple[str, ...]
 
 
 def prepare_process() -> None:

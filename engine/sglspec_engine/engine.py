@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from sglspec_engine.attention.cpu import CpuAttention
 from sglspec_engine.attention.reference import ReferenceAttention
 from sglspec_engine.check import check_engine
 from sglspec_engine.config import EngineConfig, physical_cores, prepare_process
@@ -45,8 +46,10 @@ class Engine:
         self._chat = loaded.chat
         self._metrics = Metrics()
         torch.set_num_threads(self.config.threads or physical_cores())
-        self._runner = ModelRunner(loaded.model, loaded.config, ReferenceAttention(), self._metrics)
-        self.pool = Pool(self._runner.layout, self.config.kv_bytes(), cache=self.config.prefix_cache)
+        self.resolved = self.config.resolve()
+        attention = CpuAttention() if self.resolved.attention == "cpu" else ReferenceAttention()
+        self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics)
+        self.pool = Pool(self._runner.layout, self.resolved.kv_bytes, cache=self.config.prefix_cache)
         self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
         self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
         self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)
