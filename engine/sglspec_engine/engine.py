@@ -48,7 +48,8 @@ class Engine:
         torch.set_num_threads(self.config.threads or physical_cores())
         self.resolved = self.config.resolve()
         attention = CpuAttention() if self.resolved.attention == "cpu" else ReferenceAttention()
-        self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics)
+        weights = self.config.weights
+        self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics, weights)
         self.pool = Pool(self._runner.layout, self.resolved.kv_bytes, cache=self.config.prefix_cache)
         self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
         self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
