@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 Attention = Literal["auto", "cpu", "reference"]
+Order = Literal["fcfs", "prefix", "random"]
+Forks = Literal["together", "sequential"]
 Weights = Literal["auto", "plain", "fp32", "fp16", "bf16"]
 
 
@@ -25,9 +27,12 @@ class EngineConfig:
     max_kv_bytes: memory for keys and values, None for half of what is free at load.
     prefix_cache: keep keys and values that no session uses any more, for those that begin alike; memory that is needed
     is taken from them first. Without it only forks share.
+    order: which of the waiting requests comes first: by arrival, by the longest cached prefix, or at random.
+    forks: run the branches of a fork together, or one after the other.
     grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
     kept, seconds after which a compilation counts as failed.
     forced: append tokens that a grammar leaves no choice without asking the model to choose.
+    debug: check all books after every step and fill freed memory with NaN. Slow; for tests.
     device, dtype: where the model runs and the floating type of its weights and cache, by torch's names.
     weights: how the CPU multiplies float32 weights. "auto": in half precision with float32 sums where the processor
     can, else as "fp32"; "fp32": exact but for the order of sums; "bf16": twice as fast for many rows on processors
@@ -42,10 +47,13 @@ class EngineConfig:
     max_context: int | None = None
     max_kv_bytes: int | None = None
     prefix_cache: bool = True
+    order: Order = "prefix"
+    forks: Forks = "together"
     grammar_workers: int = 2
     grammar_cache: int = 128
     grammar_timeout: float = 20.0
     forced: bool = True
+    debug: bool = False
     device: str = "cpu"
     dtype: str = "float32"
     weights: Weights = "auto"
@@ -59,10 +67,9 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, or None")
-        if self.attention not in get_args(Attention):
-            raise ValueError(f"attention must be one of {', '.join(get_args(Attention))}")
-        if self.weights not in get_args(Weights):
-            raise ValueError(f"weights must be one of {', '.join(get_args(Weights))}")
+        for name, kind in (("attention", Attention), ("order", Order), ("forks", Forks), ("weights", Weights)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}")
         if self.grammar_timeout <= 0:
             raise ValueError("grammar_timeout must be positive")
 

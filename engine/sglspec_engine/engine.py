@@ -26,6 +26,7 @@ from sglspec_engine.model.load import LoadedModel, load_model
 from sglspec_engine.reply import Reply
 from sglspec_engine.sched.generation import Generation, GenerationModel
 from sglspec_engine.sched.loop import Loop
+from sglspec_engine.sched.policy import Policy
 from sglspec_engine.sched.scheduler import Scheduler
 from sglspec_engine.sched.work import Prefill, Work
 from sglspec_engine.select import Scoring
@@ -50,13 +51,17 @@ class Engine:
         attention = CpuAttention() if self.resolved.attention == "cpu" else ReferenceAttention()
         weights = self.config.weights
         self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics, weights)
-        self.pool = Pool(self._runner.layout, self.resolved.kv_bytes, cache=self.config.prefix_cache)
+        limit, debug = self.resolved.kv_bytes, self.config.debug
+        self.pool = Pool(self._runner.layout, limit, cache=self.config.prefix_cache, poison=debug)
         self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
         self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
         self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)
         self._usage = Usage()
-        scheduler = Scheduler(self.config.step_tokens, self.config.step_logits)
-        self._loop = Loop(self._runner, scheduler, self._metrics)
+        policy = Policy(self.config.order, self.config.forks)
+        budgets = self.config.step_tokens, self.config.step_logits
+        scheduler = Scheduler(self.pool, policy, self._metrics, *budgets)
+        after_step = self.pool.check if debug else None
+        self._loop = Loop(self._runner, scheduler, self._metrics, after_step)
         self._loop.start()
 
     @classmethod
@@ -125,7 +130,11 @@ class Engine:
 
         def done(work: Prefill) -> list[Work]:
             self.count(Usage(0, work.computed, 0, 0, 0))
-            reply.finish([work.lease.fork() for _ in range(n)])
+            leases = [work.lease.fork() for _ in range(n)]
+            gang = object()
+            for child in leases:
+                child.gang = gang
+            reply.finish(leases)
             return []
 
         work = Prefill(lease, known, done, reply.fail)

@@ -51,7 +51,9 @@ class Reply(Generic[T]):
 
     async def wait(self) -> T:
         """The outcome. Cancelling the waiter does not change it."""
-        return await asyncio.shield(asyncio.wrap_future(self._future))
+        outcome = asyncio.wrap_future(self._future)
+        outcome.add_done_callback(_retrieve)
+        return await asyncio.shield(outcome)
 
     async def settled(self) -> None:
         """Return once there is an outcome, whichever."""
@@ -59,6 +61,12 @@ class Reply(Generic[T]):
             await self.wait()
         except EngineError:
             return
+
+
+def _retrieve(outcome: asyncio.Future[T]) -> None:
+    """An error that its waiter no longer waits for is no news to anyone."""
+    if not outcome.cancelled():
+        outcome.exception()
 
 
 class Stream(Reply[None]):

@@ -32,9 +32,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The rows of a step; each work has one at most."""
+    """The rows of a step; each work has one at most, and room in its lease. refused: works that cannot run at all."""
 
     rows: tuple[Row, ...]
+    refused: tuple[tuple[Work, EngineError], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,6 @@ def run(plan: StepPlan, model: ModelRunner, metrics: Metrics) -> StepResult:
     found: list[Tensor | EngineError] = []
     packed: list[Row] = []
     for row in plan.rows:
-        row.work.lease.busy = True
-    for row in plan.rows:
-        try:
-            row.work.lease.reserve(len(row.ids))
-        except EngineError as error:
-            found.append(error)
-            continue
         cached = row.work.cached
         if row.ids:
             packed.append(row)
@@ -111,7 +105,6 @@ def commit(plan: StepPlan, result: StepResult, metrics: Metrics) -> dict[Work, l
         except Exception as error:
             metrics.failed += 1
             row.work.fail(as_engine_error(error))
-        row.work.lease.busy = False
     return going_on
 
 
@@ -122,11 +115,7 @@ def _commit_row(row: Row, logits: Tensor | EngineError) -> list[Work]:
     if work.closed:
         return []
     if row.ids:
-        first = work.lease.length <= work.wanted_from
-        work.lease.append(row.ids)
-        work.computed += len(row.ids)
-        if row.wanted and first:
-            work.lease.publish()  # from now on others may go on from here
+        work.advance(row.ids)
         if row.wanted:
             work.lease.logits = logits[-1].clone()  # a view would keep the whole step's logits alive
     return work.take(logits) if row.wanted else [work]

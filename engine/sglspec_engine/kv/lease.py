@@ -27,7 +27,7 @@ class Lease:
     """The keys and values of one context. `ids` are the tokens they were computed from, in order.
 
     busy: a request is working on it; the pool may make an idle one give back what it holds (`park`).
-    used: when tokens were last added, in ticks of the pool.
+    used: when tokens were last added, in ticks of the pool. gang: what branches of one fork have in common.
     """
 
     def __init__(self, pool: Pool, node: Node | None = None) -> None:
@@ -39,6 +39,7 @@ class Lease:
         """Next-token logits [vocabulary] after the last of `ids`, where they are known."""
         self.busy = False
         self.used = 0
+        self.gang: object | None = None
         self.tail: Span | None = None
         self._tail_length = 0
         self._open = True

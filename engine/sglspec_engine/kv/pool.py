@@ -96,6 +96,19 @@ class Pool:
         self._note_peak()
         return done
 
+    def park_idle(self, tokens: int) -> None:
+        """Make idle leases give back what they hold, those that were used last first kept, until `tokens` are
+        available. What they held stays in the cache for as long as there is room."""
+        if tokens <= self.available:
+            return
+        with self._lock:
+            idle = [lease for lease in self._leases if not lease.busy and (lease.length or lease.tail is not None)]
+        for lease in sorted(idle, key=lambda lease: lease.used):
+            lease.park()
+            self.parked += 1
+            if tokens <= self.available:
+                return
+
     def check(self) -> None:
         """Raise AssertionError unless leases, tree and arena agree: every slot is free, cached, locked or private."""
         with self._lock:
@@ -111,18 +124,14 @@ class Pool:
 
     def _make_room(self, owner: Lease, length: int) -> None:
         """Free memory until `length` slots are free, anywhere."""
-        missing = length - self.arena.free
-        if missing > 0:
-            self.tree.evict(missing)
-        while self.arena.free < length:
-            with self._lock:
-                others = [lease for lease in self._leases if not lease.busy and lease is not owner]
-            idle = [lease for lease in others if lease.length or lease.tail is not None]
-            if not idle:
-                raise EngineError("limit", f"no memory left for keys and values ({self.limit} bytes allowed)")
-            min(idle, key=lambda lease: lease.used).park()
-            self.parked += 1
-            self.tree.evict(length - self.arena.free)
+        busy, owner.busy = owner.busy, True
+        try:
+            self.park_idle(length)
+        finally:
+            owner.busy = busy
+        if length > self.available:
+            raise EngineError("limit", f"no memory left for keys and values ({self.limit} bytes allowed)")
+        self.tree.evict(length - self.arena.free)
 
     def _note_peak(self) -> None:
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
