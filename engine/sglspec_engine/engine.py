@@ -20,6 +20,7 @@ from sglspec_engine.config import EngineConfig, physical_cores, prepare_process
 from sglspec_engine.constrain import Grammars
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.pool import Pool
+from sglspec_engine.kv.rotate import Piece, join
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.model.adapter import ModelRunner
 from sglspec_engine.model.load import LoadedModel, load_model
@@ -141,6 +142,24 @@ class Engine:
         self._loop.post(lambda: self._loop.add(work), reply.fail)
         return work
 
+    def compute(self, lease: Lease, known: Sequence[int], reply: Reply[Prefill]) -> Prefill:
+        """Compute a context."""
+
+        def done(work: Prefill) -> list[Work]:
+            self.count(Usage(0, work.computed, 0, 0, 0))
+            reply.finish(work)
+            return []
+
+        work = Prefill(lease, known, done, reply.fail, logits=False)
+        self._loop.post(lambda: self._loop.add(work), reply.fail)
+        return work
+
+    def join(self, pieces: Sequence[Piece]) -> Reply[Lease]:
+        """A lease on the pieces one behind the other, without computing them again."""
+        reply: Reply[Lease] = Reply()
+        self._loop.post(lambda: reply.finish(join(self.pool, pieces, self._runner.rotation())), reply.fail)
+        return reply
+
     def abandon(self, work: Prefill, reply: Reply[list[Lease]]) -> None:
         """End a fork whose caller left; leases it has made already are let go of."""
 
@@ -151,7 +170,7 @@ class Engine:
 
         self._loop.post(abandon, reply.fail)
 
-    def cancel(self, work: Generation | Scoring) -> None:
+    def cancel(self, work: Generation | Scoring | Prefill) -> None:
         """End a request; its reply settles within one step."""
         self._loop.post(lambda: self._loop.cancel(work), work.fail)
 

@@ -53,10 +53,10 @@ def run(plan: StepPlan, model: ModelRunner, metrics: Metrics) -> StepResult:
         cached = row.work.cached
         if row.ids:
             packed.append(row)
-        elif cached is None:
+        elif row.wanted and cached is None:
             found.append(EngineError("internal", "a row without tokens has no logits"))
             continue
-        found.append(cached[None] if cached is not None else torch.empty(0))
+        found.append(cached[None] if row.wanted and cached is not None else torch.empty(0))
     if packed:
         logits = _forward(packed, model, metrics)
         computed = iter(logits)
@@ -118,4 +118,4 @@ def _commit_row(row: Row, logits: Tensor | EngineError) -> list[Work]:
         work.advance(row.ids)
         if row.wanted:
             work.lease.logits = logits[-1].clone()  # a view would keep the whole step's logits alive
-    return work.take(logits) if row.wanted else [work]
+    return work.take(logits) if row.wanted or work.todo == 0 else [work]

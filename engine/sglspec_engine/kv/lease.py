@@ -28,6 +28,7 @@ class Lease:
 
     busy: a request is working on it; the pool may make an idle one give back what it holds (`park`).
     used: when tokens were last added, in ticks of the pool. gang: what branches of one fork have in common.
+    pinned: it cannot be computed again, so nobody makes it give anything back.
     """
 
     def __init__(self, pool: Pool, node: Node | None = None) -> None:
@@ -40,6 +41,7 @@ class Lease:
         self.busy = False
         self.used = 0
         self.gang: object | None = None
+        self.pinned = False
         self.tail: Span | None = None
         self._tail_length = 0
         self._open = True
@@ -177,6 +179,7 @@ class Lease:
         other.ids = list(self.ids)
         other.logits = self.logits
         other.used = self.used
+        other.pinned = self.pinned
         return other
 
     def park(self) -> None:

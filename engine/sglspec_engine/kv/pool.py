@@ -102,7 +102,8 @@ class Pool:
         if tokens <= self.available:
             return
         with self._lock:
-            idle = [lease for lease in self._leases if not lease.busy and (lease.length or lease.tail is not None)]
+            parkable = [lease for lease in self._leases if not (lease.busy or lease.pinned)]
+        idle = [lease for lease in parkable if lease.length or lease.tail is not None]
         for lease in sorted(idle, key=lambda lease: lease.used):
             lease.park()
             self.parked += 1

@@ -24,6 +24,7 @@ from sglspec_engine.kv.arena import KVLayout, LayerShape
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.model.fused import fuse_layers
 from sglspec_engine.model.linear import choose, pack_linears
+from sglspec_engine.model.rope import Rotation
 from sglspec_engine.types import EngineError
 
 _NAME = "sglspec"
@@ -76,6 +77,10 @@ class ModelRunner:
         """
         logits = self._run(ids, positions, keep, _Call(plan, self._attention, self._windows))
         return logits[0].float().cpu()
+
+    def rotation(self) -> Rotation:
+        """How keys move to other positions. Raises EngineError("unsupported") where they cannot."""
+        return Rotation(self._model, self.layout.layers[0].key_dim)
 
     def close(self) -> None:
         """Take the counting hook off the model."""

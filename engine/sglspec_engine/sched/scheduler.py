@@ -89,11 +89,11 @@ class Scheduler:
             if rows:
                 return StepPlan(tuple(rows))
             # Nobody can go on: the youngest makes room, and if it is alone, there is no room to make.
-            youngest = max(self._running, key=lambda work: work.arrival)
-            if len(self._running) > 1:
+            youngest = max(self._running, key=lambda work: (not work.lease.pinned, work.arrival))
+            if len(self._running) > 1 and not youngest.lease.pinned:
                 self._preempt(youngest)
                 continue
-            self._running.clear()
+            self._running.remove(youngest)
             youngest.lease.busy = False
             return StepPlan((), ((youngest, EngineError("limit", _too_much(self._pool))),))
         return StepPlan(())
@@ -164,7 +164,7 @@ class Scheduler:
             if not work.lease.busy:
                 continue  # it was preempted for one before it
             if work.todo == 0:
-                rows.append(Row(work, (), 1))  # its logits are there already
+                rows.append(Row(work, (), int(work.wanted_from < len(work.known))))  # it has all that it needs
                 continue
             start = work.lease.length
             count = min(work.todo, tokens, logits + max(0, work.wanted_from - start))
@@ -187,6 +187,7 @@ class Scheduler:
                 return count
             except EngineError:
                 later = [w for w in self._running if w.arrival > work.arrival and w not in taken]
+                later = [w for w in later if not w.lease.pinned]
                 if later:
                     self._preempt(max(later, key=lambda w: w.arrival))
                 elif count > 1:

@@ -94,7 +94,8 @@ class Work:
 
 
 class Prefill(Work):
-    """Compute a context, then call `done` with this work; it returns works that go on."""
+    """Compute a context, then call `done` with this work; it returns works that go on. Without `logits` the last
+    token's need not be known."""
 
     def __init__(
         self,
@@ -102,8 +103,10 @@ class Prefill(Work):
         known: Sequence[int],
         done: Callable[[Prefill], list[Work]],
         failed: Callable[[BaseException], None],
+        *,
+        logits: bool = True,
     ) -> None:
-        super().__init__(lease, known, len(known) - 1)
+        super().__init__(lease, known, len(known) - logits)
         self._done = done
         self._failed = failed
 
