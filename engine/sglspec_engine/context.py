@@ -76,11 +76,11 @@ class Context:
 
     def splice(self, prompt: Sequence[int], tokens: Sequence[tuple[int, Origin]]) -> Context:
         """With `tokens` after `prompt` (what `encode` gave), never to be encoded again."""
-        runs = [(origin, tuple(id for id, _ in run)) for origin, run in groupby(tokens, key=lambda token: token[1])]
-        if not runs:
+        if not tokens:
             return self
-        ids = (*prompt, *(id for id, _ in tokens))
-        return Context(ids, (), (*self.log, *(Sampled(run, origin) for origin, run in runs)))
+        runs = [list(run) for _, run in groupby(tokens, key=lambda token: token[1])]
+        kept = [Sampled(tuple(id for id, _ in run), run[0][1]) for run in runs]
+        return Context((*prompt, *(id for id, _ in tokens)), (), (*self.log, *kept))
 
     def replay(self, entries: Iterable[Entry], vocabulary: Vocabulary) -> Context:
         """With another context's history appended as if it had happened here: text is encoded where it now stands,
