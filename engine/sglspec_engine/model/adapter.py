@@ -1,8 +1,9 @@
-"""The border to transformers: its model code runs unchanged, its attention calls come here.
+"""The border to transformers: its model code runs, its attention calls come here.
 
 A registered attention function sees queries, keys and values after position encoding; the plan of the step travels
 through the model as a keyword argument. Sequences are packed into one [1, T] input with explicit positions, the model
-keeps no cache, and its output layer runs on the wanted positions only.
+keeps no cache, and its output layer runs on the wanted positions only. Unless told otherwise, linear layers are packed
+(`linear`), and decoder layers that have an equal form with fewer operations take that (`fused`).
 """
 
 # The names of transformers are dynamic: this is the one module of the engine that is not checked strictly.
