@@ -24,7 +24,8 @@ class EngineConfig:
     step_logits: positions of one step whose next-token distribution is kept at most (bounds memory: one such
     position is a float per vocabulary entry).
     max_context: tokens a context may hold, None for what the model was made for.
-    max_kv_bytes: memory for keys and values, None for half of what is free at load.
+    max_kv_bytes: memory for keys and values, None for half of what is free at load (4 GiB on other
+    devices than the CPU).
     prefix_cache: keep keys and values that no session uses any more, for those that begin alike; memory that is needed
     is taken from them first. Without it only forks share.
     order: which of the waiting requests comes first: by arrival, by the longest cached prefix, or at random.
@@ -87,9 +88,12 @@ class EngineConfig:
             attention = "reference"
             reasons.append(f"attention=reference: there is nothing faster for {self.device} yet")
         kv_bytes = self.max_kv_bytes
-        if kv_bytes is None:
+        if kv_bytes is None and self.device == "cpu":
             kv_bytes = free_memory() // 2
             reasons.append(f"max_kv_bytes={kv_bytes}: half of the memory that is free")
+        elif kv_bytes is None:
+            kv_bytes = 4 << 30
+            reasons.append(f"max_kv_bytes={kv_bytes}: a guess, as the memory of {self.device} was not looked at")
         return Resolved(attention, kv_bytes, tuple(reasons))
 
 
