@@ -52,7 +52,8 @@ class Reply(Generic[T]):
     async def wait(self) -> T:
         """The outcome. Cancelling the waiter does not change it."""
         outcome = asyncio.wrap_future(self._future)
-        outcome.add_done_callback(_retrieve)
+        # A cancelled waiter never looks: without this an outcome that is an error would be reported as forgotten.
+        outcome.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         return await asyncio.shield(outcome)
 
     async def settled(self) -> None:
@@ -61,12 +62,6 @@ class Reply(Generic[T]):
             await self.wait()
         except EngineError:
             return
-
-
-def _retrieve(outcome: asyncio.Future[T]) -> None:
-    """An error that its waiter no longer waits for is no news to anyone."""
-    if not outcome.cancelled():
-        outcome.exception()
 
 
 class Stream(Reply[None]):
