@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from sglspec_engine.kv.lease import Pool
+from sglspec_engine.kv.pool import Pool
 
 
 def check_engine(pool: Pool) -> None:
-    """Raise AssertionError unless every lease, node and byte is accounted for. On the engine's thread."""
+    """Raise AssertionError unless every lease, node and slot is accounted for. On the engine's thread."""
     pool.check()
     if pool.live_leases == 0:
         assert pool.live_bytes == 0, f"{pool.live_bytes} bytes are held by nobody"
-        assert pool.live_nodes == 0, f"{pool.live_nodes} nodes are held by nobody"

@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
+
+Attention = Literal["auto", "cpu", "reference"]
+Order = Literal["fcfs", "prefix", "random"]
+Forks = Literal["together", "sequential"]
+Weights = Literal["auto", "plain", "fp32", "fp16", "bf16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,28 +18,46 @@ class EngineConfig:
     """What an operator may set; every field has a default that works.
 
     threads: intra-op threads of torch, None for the physical cores this process may use.
+    attention: "cpu" reads what branches share once for all of them; "reference" is what it is compared with; "auto"
+    takes the one that suits the device.
     step_tokens: tokens that go through the model in one step at most (prefill is cut into chunks of this size).
     step_logits: positions of one step whose next-token distribution is kept at most (bounds memory: one such
     position is a float per vocabulary entry).
     max_context: tokens a context may hold, None for what the model was made for.
-    max_kv_bytes: memory for keys and values, None for no limit.
+    max_kv_bytes: memory for keys and values, None for half of what is free at load (4 GiB on other
+    devices than the CPU).
+    prefix_cache: keep keys and values that no session uses any more, for those that begin alike; memory that is needed
+    is taken from them first. Without it only forks share.
+    order: which of the waiting requests comes first: by arrival, by the longest cached prefix, or at random.
+    forks: run the branches of a fork together, or one after the other.
     grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
     kept, seconds after which a compilation counts as failed.
     forced: append tokens that a grammar leaves no choice without asking the model to choose.
+    debug: check all books after every step and fill freed memory with NaN. Slow; for tests.
     device, dtype: where the model runs and the floating type of its weights and cache, by torch's names.
+    weights: how the CPU multiplies float32 weights. "auto": in half precision with float32 sums where the processor
+    can, else as "fp32"; "fp32": exact but for the order of sums; "bf16": twice as fast for many rows on processors
+    that multiply bfloat16, and the least exact; "plain": transformers' own layers, for comparison. All but "plain" also
+    merge a layer's projections, on any device.
     """
 
     threads: int | None = None
+    attention: Attention = "auto"
     step_tokens: int = 512
     step_logits: int = 128
     max_context: int | None = None
     max_kv_bytes: int | None = None
+    prefix_cache: bool = True
+    order: Order = "prefix"
+    forks: Forks = "together"
     grammar_workers: int = 2
     grammar_cache: int = 128
     grammar_timeout: float = 20.0
     forced: bool = True
+    debug: bool = False
     device: str = "cpu"
     dtype: str = "float32"
+    weights: Weights = "auto"
 
     def __post_init__(self) -> None:
         """Raises ValueError for a size that could never serve a request."""
@@ -44,8 +68,43 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, or None")
+        for name, kind in (("attention", Attention), ("order", Order), ("forks", Forks), ("weights", Weights)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}")
         if self.grammar_timeout <= 0:
             raise ValueError("grammar_timeout must be positive")
+
+    def resolve(self) -> Resolved:
+        """Decide what is left open, for this machine."""
+        reasons: list[str] = []
+        attention: Literal["cpu", "reference"]
+        if self.attention != "auto":
+            attention = self.attention
+            reasons.append(f"attention={attention}: as configured")
+        elif self.device == "cpu":
+            attention = "cpu"
+            reasons.append("attention=cpu: the model runs on the CPU")
+        else:
+            attention = "reference"
+            reasons.append(f"attention=reference: there is nothing faster for {self.device} yet")
+        kv_bytes = self.max_kv_bytes
+        if kv_bytes is None and self.device == "cpu":
+            kv_bytes = free_memory() // 2
+            reasons.append(f"max_kv_bytes={kv_bytes}: half of the memory that is free")
+        elif kv_bytes is None:
+            kv_bytes = 4 << 30
+            reasons.append(f"max_kv_bytes={kv_bytes}: a guess, as the memory of {self.device} was not looked at")
+        return Resolved(attention, kv_bytes, tuple(reasons))
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings with nothing left open. kv_bytes: memory for keys and values. reasons: why what was open is as it is,
+    one line each."""
+
+    attention: Literal["cpu", "reference"]
+    kv_bytes: int
+    reasons: tuple[str, ...]
 
 
 def prepare_process() -> None:
@@ -73,6 +132,20 @@ def physical_cores() -> int:
         except OSError:
             cores.add(str(cpu))
     return max(1, min(len(cores), _cgroup_cpus() or len(cores)))
+
+
+def free_memory() -> int:
+    """Bytes of memory that this process may still take, 4 GiB where the system does not say."""
+    found = [4 << 30]
+    try:
+        rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        found = [int(row.split()[1]) << 10 for row in rows if row.startswith("MemAvailable:")] or found
+        group = Path("/sys/fs/cgroup")
+        limit, taken = ((group / name).read_text(encoding="ascii") for name in ("memory.max", "memory.current"))
+        found.append(max(0, int(limit) - int(taken)))  # "max" is no number: no limit
+    except (OSError, ValueError):
+        pass
+    return min(found)
 
 
 def _cgroup_cpus() -> int | None:

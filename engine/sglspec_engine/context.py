@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from sglspec_engine.text.tokens import Control, Part, Vocabulary
 from sglspec_engine.types import Origin, TraceToken
@@ -25,9 +26,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens that the model produced (chosen or forced)."""
+    """Tokens that are kept as they are: the model produced them (chosen or forced), or they were joined as they were
+    computed elsewhere."""
 
     ids: tuple[int, ...]
+    origin: Origin = "generated"
 
 
 Entry = Written | Sampled
@@ -71,6 +74,14 @@ class Context:
             found = Context((*prompt, *sampled), (), (*self.log, Sampled(tuple(sampled))))
         return found.write([Written(rest, "generated")])
 
+    def splice(self, prompt: Sequence[int], tokens: Sequence[tuple[int, Origin]]) -> Context:
+        """With `tokens` after `prompt` (what `encode` gave), never to be encoded again."""
+        if not tokens:
+            return self
+        runs = [list(run) for _, run in groupby(tokens, key=lambda token: token[1])]
+        kept = [Sampled(tuple(id for id, _ in run), run[0][1]) for run in runs]
+        return Context((*prompt, *(id for id, _ in tokens)), (), (*self.log, *kept))
+
     def replay(self, entries: Iterable[Entry], vocabulary: Vocabulary) -> Context:
         """With another context's history appended as if it had happened here: text is encoded where it now stands,
         sampled tokens keep their ids."""
@@ -79,7 +90,8 @@ class Context:
             if isinstance(entry, Written):
                 found = found.write([entry])
             else:
-                found = found.seal(found.encode(vocabulary), entry.ids)
+                kept: list[tuple[int, Origin]] = [(id, entry.origin) for id in entry.ids]
+                found = found.splice(found.encode(vocabulary), kept)
         return found
 
     def text(self, vocabulary: Vocabulary) -> str:
@@ -126,7 +138,7 @@ def _origins(context: Context, vocabulary: Vocabulary) -> list[tuple[int, Origin
         found += _run_origins(run, bool(found), vocabulary)
         run = []
         for id in entry.ids:
-            found.append((id, "generated"))
+            found.append((id, entry.origin))
     return found + _run_origins(run, bool(found), vocabulary)
 
 

@@ -13,17 +13,21 @@ from typing import Any
 
 import torch
 
+from sglspec_engine.attention.cpu import CpuAttention
 from sglspec_engine.attention.reference import ReferenceAttention
 from sglspec_engine.check import check_engine
 from sglspec_engine.config import EngineConfig, physical_cores, prepare_process
 from sglspec_engine.constrain import Grammars
-from sglspec_engine.kv.lease import Lease, Pool
+from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.pool import Pool
+from sglspec_engine.kv.rotate import Piece, join
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.model.adapter import ModelRunner
 from sglspec_engine.model.load import LoadedModel, load_model
 from sglspec_engine.reply import Reply
 from sglspec_engine.sched.generation import Generation, GenerationModel
 from sglspec_engine.sched.loop import Loop
+from sglspec_engine.sched.policy import Policy
 from sglspec_engine.sched.scheduler import Scheduler
 from sglspec_engine.sched.work import Prefill, Work
 from sglspec_engine.select import Scoring
@@ -44,14 +48,21 @@ class Engine:
         self._chat = loaded.chat
         self._metrics = Metrics()
         torch.set_num_threads(self.config.threads or physical_cores())
-        self._runner = ModelRunner(loaded.model, loaded.config, ReferenceAttention(), self._metrics)
-        self.pool = Pool(self._runner.layout, self.config.max_kv_bytes)
+        self.resolved = self.config.resolve()
+        attention = CpuAttention() if self.resolved.attention == "cpu" else ReferenceAttention()
+        weights = self.config.weights
+        self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics, weights)
+        limit, debug = self.resolved.kv_bytes, self.config.debug
+        self.pool = Pool(self._runner.layout, limit, cache=self.config.prefix_cache, poison=debug)
         self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
         self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
         self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)
         self._usage = Usage()
-        scheduler = Scheduler(self.config.step_tokens, self.config.step_logits)
-        self._loop = Loop(self._runner, scheduler, self._metrics)
+        policy = Policy(self.config.order, self.config.forks)
+        budgets = self.config.step_tokens, self.config.step_logits
+        scheduler = Scheduler(self.pool, policy, self._metrics, *budgets)
+        after_step = self.pool.check if debug else None
+        self._loop = Loop(self._runner, scheduler, self._metrics, after_step)
         self._loop.start()
 
     @classmethod
@@ -83,7 +94,7 @@ class Engine:
 
     def open(self) -> Session:
         """A new, empty context."""
-        return Session(self, self.pool.open())
+        return Session(self, Lease(self.pool))
 
     async def close(self) -> None:
         """End: requests that are pending fail, the thread ends. Idempotent."""
@@ -120,12 +131,34 @@ class Engine:
 
         def done(work: Prefill) -> list[Work]:
             self.count(Usage(0, work.computed, 0, 0, 0))
-            reply.finish([work.lease.fork() for _ in range(n)])
+            leases = [work.lease.fork() for _ in range(n)]
+            gang = object()
+            for child in leases:
+                child.gang = gang
+            reply.finish(leases)
             return []
 
         work = Prefill(lease, known, done, reply.fail)
         self._loop.post(lambda: self._loop.add(work), reply.fail)
         return work
+
+    def compute(self, lease: Lease, known: Sequence[int], reply: Reply[Prefill]) -> Prefill:
+        """Compute a context."""
+
+        def done(work: Prefill) -> list[Work]:
+            self.count(Usage(0, work.computed, 0, 0, 0))
+            reply.finish(work)
+            return []
+
+        work = Prefill(lease, known, done, reply.fail, logits=False)
+        self._loop.post(lambda: self._loop.add(work), reply.fail)
+        return work
+
+    def join(self, pieces: Sequence[Piece]) -> Reply[Lease]:
+        """A lease on the pieces one behind the other, without computing them again."""
+        reply: Reply[Lease] = Reply()
+        self._loop.post(lambda: reply.finish(join(self.pool, pieces, self._runner.rotation())), reply.fail)
+        return reply
 
     def abandon(self, work: Prefill, reply: Reply[list[Lease]]) -> None:
         """End a fork whose caller left; leases it has made already are let go of."""
@@ -137,7 +170,7 @@ class Engine:
 
         self._loop.post(abandon, reply.fail)
 
-    def cancel(self, work: Generation | Scoring) -> None:
+    def cancel(self, work: Generation | Scoring | Prefill) -> None:
         """End a request; its reply settles within one step."""
         self._loop.post(lambda: self._loop.cancel(work), work.fail)
 

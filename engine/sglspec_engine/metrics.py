@@ -12,7 +12,8 @@ class Metrics:
     embedded_tokens: rows that went through the embedding, counted by a hook on that layer, so it is what the model
     really computed and not what was planned. forwards: calls of the model. steps: rounds of the loop that ran
     the model. requests, failed, cancelled: requests taken, and how those ended that did not end well.
-    seconds: time inside the model.
+    seconds: time inside the model. preempted: how often a work lost its memory to an older one. deferred: works that
+    waited for another one to compute what they begin with, or for a sibling.
     """
 
     embedded_tokens: int = 0
@@ -24,6 +25,8 @@ class Metrics:
     sampled_tokens: int = 0
     forced_tokens: int = 0
     largest_batch: int = 0
+    preempted: int = 0
+    deferred: int = 0
     seconds: float = 0.0
 
     def copy(self) -> Metrics:

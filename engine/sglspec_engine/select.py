@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.radix import common_prefix
 from sglspec_engine.reply import Cancelled, Reply
-from sglspec_engine.sched.work import Prefill, Work, common_prefix
+from sglspec_engine.sched.work import Prefill, Work
 from sglspec_engine.types import EngineError, Method, Scores, Usage
 
 Logprobs = tuple[float, ...]
@@ -81,7 +82,7 @@ class Scoring:
         """What is to be computed first."""
         if self._method == "unconditional":
             self._bare = [
-                Branch(self, True, i, self._lease.pool.open(), self._choices.start, own)
+                Branch(self, True, i, Lease(self._lease.pool), self._choices.start, own)
                 for i, own in enumerate(self._choices.own)
             ]
         return [self.context, *(branch for branch in self._bare if branch.needs_model)]

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Literal
 
 from sglspec_engine.context import Context, Written
 from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.rotate import Piece
 from sglspec_engine.reply import Reply, Stream
 from sglspec_engine.sched.generation import Committed, Generation
+from sglspec_engine.sched.work import Prefill
 from sglspec_engine.select import Scoring, shared_length, split_choices
 from sglspec_engine.text.tokens import Part
 from sglspec_engine.types import (
@@ -52,7 +54,7 @@ class Session:
         self._bare: bool = parent._bare if parent else False
         self._lead = parent._lead if parent else 0
         self._usage = Usage()
-        self._running: Reply[None] | Reply[Scores] | Reply[list[Lease]] | None = None
+        self._running: Reply[None] | Reply[Scores] | Reply[list[Lease]] | Reply[Prefill] | None = None
         self._abort: Callable[[], None] = _nothing
         self._open = True
         # _base: log entries that came from the parent. _role: the open message. _bare: nothing was added to it yet.
@@ -141,7 +143,7 @@ class Session:
             raise EngineError("unsupported", "a fork cannot have a negative width")
         known = self._started().encode(self._engine.vocabulary)
         if not known or n == 0:
-            return [Session(self._engine, self._engine.pool.open(), self) for _ in range(n)]
+            return [Session(self._engine, Lease(self._engine.pool), self) for _ in range(n)]
         self._limit(len(known))
         reply: Reply[list[Lease]] = Reply()
         work = self._engine.fork(self._lease, known, n, reply)
@@ -158,9 +160,12 @@ class Session:
         """Append what each branch added since it was forked, in order, as if it had been written here.
 
         Sampled tokens keep their ids; text is encoded where it now stands. What differs is computed when next needed.
+        With "concat_kv" the branches' tokens are taken as they are, and what was computed for them is moved here: they
+        do not see each other. Raises EngineError("unsupported") where the model's keys cannot be moved.
         """
-        if mode != "concat":
-            raise EngineError("unsupported", "concat_kv is not available on this engine yet")
+        if mode == "concat_kv" and branches and not self._context.empty:
+            await self._join(branches)
+            return
         await self._settle()
         found, last = self._context, self
         for branch in branches:
@@ -172,6 +177,40 @@ class Session:
         if self._context.empty:
             self._lead = next((b._lead for b in branches if not b._context.empty), 0)
         self._context, self._role, self._bare = found, last._role, last._bare
+
+    async def _join(self, branches: Sequence[Session]) -> None:
+        """Concatenate keys and values; see `concat`."""
+        vocabulary = self._engine.vocabulary
+        for one in (self, *branches):
+            await one._settle()
+        own = self._context.encode(vocabulary)
+        tokens: list[tuple[int, Origin]] = []
+        pieces: list[Piece] = [Piece(self._lease, 0, len(own))]
+        for branch in branches:
+            ids = branch._context.encode(vocabulary)
+            if ids[: len(own)] != own:
+                raise EngineError("unsupported", "a branch's first token reaches back into what it was forked from")
+            tokens.extend((token.id, token.origin) for token in branch.trace()[len(own) :])
+            pieces.append(Piece(branch._lease, len(own), len(ids)))
+        self._limit(len(own) + len(tokens))
+        for one in (self, *branches):
+            await one._compute()
+        lease = await self._engine.join(pieces).wait()
+        old, self._lease = self._lease, lease
+        self._engine.release(old)
+        self._context = self._context.splice(own, tokens)
+        self._role, self._bare = branches[-1]._role, branches[-1]._bare
+
+    async def _compute(self) -> None:
+        """Compute the context as it is."""
+        reply: Reply[Prefill] = Reply()
+        work = self._engine.compute(self._lease, self._context.encode(self._engine.vocabulary), reply)
+        self._running, self._abort = reply, lambda: self._engine.cancel(work)
+        try:
+            self._usage += Usage(0, (await reply.wait()).computed, 0, 0, 0)
+        except asyncio.CancelledError:
+            self._abort()
+            raise
 
     async def close(self) -> None:
         """Let go of keys and values; a request that runs is cancelled first. Idempotent."""

@@ -32,9 +32,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The rows of a step; each work has one at most."""
+    """The rows of a step; each work has one at most, and room in its lease. refused: works that cannot run at all."""
 
     rows: tuple[Row, ...]
+    refused: tuple[tuple[Work, EngineError], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +50,13 @@ def run(plan: StepPlan, model: ModelRunner, metrics: Metrics) -> StepResult:
     found: list[Tensor | EngineError] = []
     packed: list[Row] = []
     for row in plan.rows:
-        try:
-            row.work.lease.reserve(len(row.ids))
-        except EngineError as error:
-            found.append(error)
-            continue
         cached = row.work.cached
         if row.ids:
             packed.append(row)
-        elif cached is None:
+        elif row.wanted and cached is None:
             found.append(EngineError("internal", "a row without tokens has no logits"))
             continue
-        found.append(cached[None] if cached is not None else torch.empty(0))
+        found.append(cached[None] if row.wanted and cached is not None else torch.empty(0))
     if packed:
         logits = _forward(packed, model, metrics)
         computed = iter(logits)
@@ -119,8 +115,7 @@ def _commit_row(row: Row, logits: Tensor | EngineError) -> list[Work]:
     if work.closed:
         return []
     if row.ids:
-        work.lease.append(row.ids)
-        work.computed += len(row.ids)
+        work.advance(row.ids)
         if row.wanted:
             work.lease.logits = logits[-1].clone()  # a view would keep the whole step's logits alive
-    return work.take(logits) if row.wanted else [work]
+    return work.take(logits) if row.wanted or work.todo == 0 else [work]

@@ -27,7 +27,8 @@ async def running(path: Path, *, max_context: int | None = None, **settings: Any
     loaded = load_model(path)
     if max_context is not None:
         loaded = replace(loaded, max_context=max_context)
-    engine = Engine(loaded, EngineConfig(**settings))
+    # What is compared with transformers is compared in fp32.
+    engine = Engine(loaded, EngineConfig(**{"weights": "fp32", **settings}))
     try:
         yield engine
         await engine.check()

@@ -9,7 +9,9 @@ import torch
 
 from sglspec_engine.attention.base import AttentionOptions, AttentionPlan, AttentionRow
 from sglspec_engine.attention.reference import ReferenceAttention
-from sglspec_engine.kv.lease import KVLayout, LayerShape, Pool
+from sglspec_engine.kv.arena import KVLayout, LayerShape
+from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.pool import Pool
 
 HEADS, KV_HEADS, DIM, VALUE_DIM = 4, 2, 8, 6
 LAYOUT = KVLayout((LayerShape(KV_HEADS, DIM, VALUE_DIM),), torch.float32, torch.device("cpu"))
@@ -39,9 +41,9 @@ def by_definition(query, keys, values, position: int, head: int, options: Attent
 @pytest.mark.parametrize("counts", [(1,), (5,), (1, 4, 1, 2)])
 def test_equals_the_definition(options: AttentionOptions, counts: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(len(counts))
-    pool = Pool(LAYOUT)
+    pool = Pool(LAYOUT, 1 << 20)
     prefix = 7
-    root = pool.open()
+    root = Lease(pool)
     old_keys = torch.randn(KV_HEADS, prefix, DIM, generator=generator)
     old_values = torch.randn(KV_HEADS, prefix, VALUE_DIM, generator=generator)
     root.reserve(prefix)

@@ -133,9 +133,6 @@ async def test_concat_is_what_writing_it_there_gives(tiny_llama: Path) -> None:
         prompt = ids_of(session)
         _, tokens = await collect(session, max_tokens=6)
         oracle.assert_greedy(prompt, [t.id for t in tokens])
-        with pytest.raises(EngineError) as caught:
-            await session.concat([], "concat_kv")
-        assert caught.value.kind == "unsupported"
 
 
 async def test_concat_of_first_messages_has_one_default_system_message(tiny_llama: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ASSETS = Path(__file__).parent / "assets"
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral", "gemma2", "phi3")
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral", "gemma2", "phi3", "gpt_oss")
 VOCAB_ROWS = 960
 TEMPLATE = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
@@ -47,6 +47,7 @@ _OWN: dict[str, dict[str, Any]] = {
         "final_logit_softcapping": 20.0,
     },
     "phi3": {"sliding_window": None},
+    "gpt_oss": {"sliding_window": 24, "num_local_experts": 4, "num_experts_per_tok": 2},
 }
 
 

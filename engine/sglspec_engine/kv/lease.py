@@ -1,159 +1,48 @@
 """Who owns keys and values.
 
-A lease is a path of immutable nodes, shared with other leases and counted by reference, followed by a private tail
-that grows. Forking turns the tail into a node, so it copies nothing; cutting into a node shortens this lease's view
-of it. Only leases hold nodes, and only releasing (or cutting) them frees memory. Everything here belongs to the
-thread that runs the model; others may only open a new, empty lease.
+A lease is a locked path in the radix tree, shared with other leases, followed by a private tail that grows. Forking
+publishes the tail as a node, so it copies nothing; cutting into a node splits it. What is published was committed
+before. Where the tree has the same tokens already, the lease goes over to those and its own copy is freed: nobody but
+the lease itself ever read that. Everything here belongs to the thread that runs the model; others may only open a new,
+empty lease.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from threading import Lock
 
-import torch
 from torch import Tensor
 
-from sglspec_engine.types import EngineError
+from sglspec_engine.kv.arena import Span
+from sglspec_engine.kv.pool import Pool
+from sglspec_engine.kv.radix import Node
 
-_FIRST_CAPACITY = 32
-"""Slots of a new tail: most branches are short, and doubling reaches a long one quickly."""
-
-
-@dataclass(frozen=True, slots=True)
-class LayerShape:
-    """Sizes of one layer's cache: key/value heads and the width of one key and one value."""
-
-    heads: int
-    key_dim: int
-    value_dim: int
-
-
-@dataclass(frozen=True, slots=True)
-class KVLayout:
-    """What one token costs: the shape of every layer (index = layer), the element type and the device."""
-
-    layers: tuple[LayerShape, ...]
-    dtype: torch.dtype
-    device: torch.device
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Bytes of keys and values of one token over all layers."""
-        return sum(s.heads * (s.key_dim + s.value_dim) for s in self.layers) * self.dtype.itemsize
-
-
-@dataclass(slots=True)
-class _Block:
-    """Storage for `capacity` tokens: per layer keys [heads, capacity, key_dim], values [heads, capacity, value_dim]."""
-
-    keys: list[Tensor]
-    values: list[Tensor]
-    capacity: int
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """A run of tokens whose keys and values never change, used by `refs` leases."""
-
-    ids: tuple[int, ...]
-    block: _Block
-    refs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The first `length` tokens of a node."""
-
-    node: Node
-    length: int
-
-
-@dataclass(slots=True)
-class Pool:
-    """Allocates blocks and counts what lives. `limit` is in bytes, None for none."""
-
-    layout: KVLayout
-    limit: int | None = None
-    live_bytes: int = 0
-    peak_bytes: int = 0
-    live_leases: int = 0
-    live_nodes: int = 0
-    _leases: set[Lease] = field(default_factory=lambda: set[Lease]())
-    _lock: Lock = field(default_factory=Lock)
-
-    def open(self) -> Lease:
-        """A new, empty lease."""
-        return Lease(self)
-
-    def fits(self, capacity: int) -> bool:
-        """Whether storage for `capacity` more tokens is within the limit."""
-        return self.limit is None or self.live_bytes + capacity * self.layout.bytes_per_token <= self.limit
-
-    def allocate(self, capacity: int) -> _Block:
-        """Uninitialised storage for `capacity` tokens. Raises EngineError("limit") beyond the limit."""
-        size = capacity * self.layout.bytes_per_token
-        if not self.fits(capacity):
-            raise EngineError("limit", f"no memory left for keys and values ({self.limit} bytes allowed)")
-        layout = self.layout
-        keys = [self._empty(s.heads, capacity, s.key_dim) for s in layout.layers]
-        values = [self._empty(s.heads, capacity, s.value_dim) for s in layout.layers]
-        self.live_bytes += size
-        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-        return _Block(keys, values, capacity)
-
-    def free(self, block: _Block) -> None:
-        """Give a block's storage back."""
-        self.live_bytes -= block.capacity * self.layout.bytes_per_token
-        block.keys.clear()
-        block.values.clear()
-
-    def enter(self, lease: Lease) -> None:
-        """Count a lease that came to life."""
-        with self._lock:
-            self._leases.add(lease)
-            self.live_leases += 1
-
-    def leave(self, lease: Lease) -> None:
-        """Count a lease that was released."""
-        with self._lock:
-            self._leases.discard(lease)
-            self.live_leases -= 1
-
-    def _empty(self, heads: int, capacity: int, dim: int) -> Tensor:
-        return torch.empty(heads, capacity, dim, dtype=self.layout.dtype, device=self.layout.device)
-
-    def check(self) -> None:
-        """Raise AssertionError unless counts, references and bytes agree with the leases that live."""
-        refs: dict[Node, int] = {}
-        size = 0
-        with self._lock:
-            leases = list(self._leases)
-        for lease in leases:
-            lease.check()
-            size += lease.tail_capacity
-            for view in lease.path:
-                refs[view.node] = refs.get(view.node, 0) + 1
-        for node, count in refs.items():
-            assert node.refs == count, f"a node of {len(node.ids)} tokens counts {node.refs} users and has {count}"
-            assert len(node.block.keys) == len(self.layout.layers), "a node in use was freed"
-            size += node.block.capacity
-        assert len(refs) == self.live_nodes, f"{self.live_nodes} nodes counted, {len(refs)} reachable"
-        assert len(leases) == self.live_leases
-        assert size * self.layout.bytes_per_token == self.live_bytes, "bytes counted and bytes held differ"
+_CHUNK = 32
+"""Slots that a tail begins with: most branches are short, and doubling reaches a long one quickly."""
+_SEALED = 256
+"""Tokens from where a tail that cannot grow in place becomes a node, and a new tail begins, instead of moving."""
 
 
 class Lease:
-    """The keys and values of one context. `ids` are the tokens they were computed from, in order."""
+    """The keys and values of one context. `ids` are the tokens they were computed from, in order.
 
-    def __init__(self, pool: Pool) -> None:
+    busy: a request is working on it; the pool may make an idle one give back what it holds (`park`).
+    used: when tokens were last added, in ticks of the pool. gang: what branches of one fork have in common.
+    pinned: it cannot be computed again, so nobody makes it give anything back.
+    """
+
+    def __init__(self, pool: Pool, node: Node | None = None) -> None:
+        """On `node`, which the caller locks; else empty, on any thread."""
         self.pool = pool
-        self.path: list[View] = []
+        self.node = node if node is not None else pool.root()
         self.ids: list[int] = []
         self.logits: Tensor | None = None
         """Next-token logits [vocabulary] after the last of `ids`, where they are known."""
-        self._tail: _Block | None = None
+        self.busy = False
+        self.used = 0
+        self.gang: object | None = None
+        self.pinned = False
+        self.tail: Span | None = None
         self._tail_length = 0
         self._open = True
         pool.enter(self)
@@ -164,135 +53,166 @@ class Lease:
         return len(self.ids)
 
     @property
-    def tail_capacity(self) -> int:
-        """Slots the private tail holds."""
-        return self._tail.capacity if self._tail is not None else 0
+    def tail_length(self) -> int:
+        """Tokens in the private tail."""
+        return self._tail_length
 
     @property
     def released(self) -> bool:
         """Whether `release` was called."""
         return not self._open
 
+    @property
+    def shared(self) -> bool:
+        """Whether other leases may find what this one publishes."""
+        return not self.node.root.private
+
     def reserve(self, count: int) -> None:
-        """Make room for `count` more tokens. Raises EngineError("limit"); the lease is unchanged then."""
+        """Make room for `count` more tokens. Raises EngineError("limit"); the lease holds the same tokens then."""
         needed = self._tail_length + count
-        if self._tail is not None and needed <= self._tail.capacity:
+        if self.tail is None:
+            self.tail = self.pool.take(self, max(needed, _CHUNK), needed, after=self.node.span)
             return
-        roomy = max(needed, 2 * self.tail_capacity, _FIRST_CAPACITY)
-        block = self.pool.allocate(roomy if self.pool.fits(roomy) else needed)
-        if self._tail is not None:
-            _copy(self._tail, block, self._tail_length)
-            self.pool.free(self._tail)
-        self._tail = block
+        have = self.tail.length
+        if needed <= have:
+            return
+        roomy = max(needed, min(2 * have, have + _SEALED))
+        if self.pool.extend(self.tail, roomy - have) or self.pool.extend(self.tail, needed - have):
+            return
+        if self._tail_length < _SEALED and self.pool.has_room(roomy):
+            moved = self.pool.take(self, roomy, needed)
+            self.pool.arena.copy(self.tail, moved, self._tail_length)
+            self.pool.arena.release(self.tail)
+            self.tail = moved
+            return
+        self.publish()
+        self.tail = self.pool.take(self, max(count, _CHUNK), count, after=self.node.span)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Store keys [heads, n, key_dim] and values [heads, n, value_dim] after the tail, within the reserve.
 
         They count only once `append` names their tokens, so a forward that fails leaves nothing behind.
         """
-        assert self._tail is not None
-        end = self._tail_length + keys.shape[1]
-        self._tail.keys[layer][:, self._tail_length : end] = keys
-        self._tail.values[layer][:, self._tail_length : end] = values
+        assert self.tail is not None
+        begin = self.tail.start + self._tail_length
+        assert begin + keys.shape[1] <= self.tail.end
+        self.pool.arena.keys[layer][:, begin : begin + keys.shape[1]] = keys
+        self.pool.arena.values[layer][:, begin : begin + keys.shape[1]] = values
 
     def append(self, ids: Sequence[int]) -> None:
         """Count tokens whose keys and values every layer has written."""
         self._tail_length += len(ids)
-        assert self._tail_length <= self.tail_capacity
+        assert self.tail is not None and self._tail_length <= self.tail.length
         self.ids.extend(ids)
         self.logits = None
+        self.used = self.pool.tick()
 
-    def views(self, layer: int, written: int) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of one layer in order, without copies: every node's view, then the tail with `written`
-        tokens that are not counted yet. Each pair is ([heads, n, key_dim], [heads, n, value_dim])."""
-        shared = [(v.node.block, v.length) for v in self.path]
-        found = [(block.keys[layer][:, :n], block.values[layer][:, :n]) for block, n in shared]
-        end = self._tail_length + written
-        if end:
-            assert self._tail is not None
-            found.append((self._tail.keys[layer][:, :end], self._tail.values[layer][:, :end]))
+    def spans(self, written: int) -> list[tuple[int, int]]:
+        """(first slot, tokens) in order: every node of the path, then the tail with `written` tokens that are not
+        counted yet."""
+        found = [(node.span.start, node.span.length) for node in self.node.path() if node.span is not None]
+        if self._tail_length + written:
+            assert self.tail is not None
+            found.append((self.tail.start, self._tail_length + written))
         return found
 
+    def views(self, layer: int, written: int) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of one layer over `spans`, without copies. Each pair is ([heads, n, key_dim],
+        [heads, n, value_dim])."""
+        keys, values = self.pool.arena.keys[layer], self.pool.arena.values[layer]
+        return [(keys[:, at : at + n], values[:, at : at + n]) for at, n in self.spans(written)]
+
     def truncate(self, length: int) -> None:
-        """Keep the first `length` tokens."""
+        """Keep the first `length` tokens. Nodes that are cut stay whole for their other users."""
         assert 0 <= length <= self.length
         if length == self.length:
             return
         self.logits = None
         del self.ids[length:]
-        shared = sum(view.length for view in self.path)
-        self._tail_length = max(0, length - shared)
-        if self._tail_length == 0 and self._tail is not None:
-            self.pool.free(self._tail)
-            self._tail = None
-        while shared > length:
-            view = self.path.pop()
-            shared -= view.length
-            if shared < length:
-                # The node stays as it is for its other users; this lease sees less of it.
-                self.path.append(View(view.node, length - shared))
-                return
-            self._drop(view.node)
+        self._tail_length = max(0, length - self.node.end)
+        if self._tail_length == 0:
+            self._drop_tail()
+        node = self.node
+        while node.parent is not None and node.start >= length:
+            node = node.parent
+        if node.end > length:
+            node = self.pool.tree.split(node, length - node.start)
+        self._move(node)
+
+    def adopt(self, ids: Sequence[int]) -> int:
+        """Go on with what the tree has of `ids`, which begin with all of this lease's. Returns the tokens gained."""
+        tree = self.pool.tree
+        rest = list(ids[self.node.end :])
+        if tree.match(self.node, rest) <= self._tail_length:
+            return 0
+        gained = self.node.end + tree.match(self.node, rest) - self.length
+        self._move(tree.descend(self.node, rest))
+        self._drop_tail()
+        self.ids = list(ids[: self.node.end])
+        self.logits = None
+        return gained
+
+    def publish(self) -> None:
+        """Make the tail a node of the tree, or go over to what the tree has of it."""
+        if self.tail is None or not self._tail_length:
+            self._drop_tail()
+            return
+        tree, tail = self.pool.tree, self.tail
+        rest = self.ids[self.node.end :]
+        node = tree.descend(self.node, rest)
+        known = node.end - self.node.end
+        self.tail, self._tail_length = None, 0
+        if known == len(rest):
+            self.pool.arena.release(tail)
+        else:
+            self.pool.arena.shrink(tail, len(rest))
+            if known:
+                self.pool.arena.release(self.pool.arena.split(tail, known))
+            node = tree.insert(node, rest[known:], tail)
+        self._move(node)
 
     def fork(self) -> Lease:
-        """Another lease on the same tokens. Copies no keys or values but what trims a half-empty tail."""
-        self._seal()
-        other = Lease(self.pool)
-        other.path = list(self.path)
-        for view in other.path:
-            view.node.refs += 1
+        """Another lease on the same tokens. Copies no keys or values."""
+        self.publish()
+        other = Lease(self.pool, self.node)
+        self.pool.tree.lock(self.node)
         other.ids = list(self.ids)
         other.logits = self.logits
+        other.used = self.used
+        other.pinned = self.pinned
         return other
+
+    def park(self) -> None:
+        """Hold nothing for now: what was computed goes to the cache, from where it may be evicted."""
+        self.publish()
+        self._move(self.node.root)
+        self.ids = []
+        self.logits = None
 
     def release(self) -> None:
         """Let go of everything. Idempotent."""
-        if not self._open:
-            return
-        self.truncate(0)
-        self.logits = None
-        if self._tail is not None:
-            self.pool.free(self._tail)
-            self._tail = None
-        self._open = False
-        self.pool.leave(self)
+        if self._open:
+            self.park()
+            self._open = False
+            self.pool.leave(self)
 
     def check(self) -> None:
         """Raise AssertionError unless lengths and ids agree."""
-        at = 0
-        for view in self.path:
-            assert 0 < view.length <= len(view.node.ids)
-            assert tuple(self.ids[at : at + view.length]) == view.node.ids[: view.length], "ids differ from a node's"
-            at += view.length
-        assert at + self._tail_length == len(self.ids)
-        assert self._tail_length <= self.tail_capacity
-        assert self._open or not self.ids
+        spelled = [id for node in self.node.path() for id in node.ids]
+        assert self.ids[: len(spelled)] == spelled, "ids differ from the path's"
+        assert self.node.end == len(spelled)
+        assert self.node.end + self._tail_length == len(self.ids)
+        assert self._tail_length <= (self.tail.length if self.tail is not None else 0)
+        assert self._open or not (self.ids or self.tail)
 
-    def _seal(self) -> None:
-        """Make the tail a node."""
-        if self._tail is None or not self._tail_length:
-            return
-        block = self._tail
-        if block.capacity > self._tail_length and self.pool.fits(self._tail_length):
-            # A node never grows again, so spare slots would be lost for as long as any branch lives.
-            trimmed = self.pool.allocate(self._tail_length)
-            _copy(block, trimmed, self._tail_length)
-            self.pool.free(block)
-            block = trimmed
-        node = Node(tuple(self.ids[len(self.ids) - self._tail_length :]), block, refs=1)
-        self.pool.live_nodes += 1
-        self.path.append(View(node, self._tail_length))
-        self._tail = None
-        self._tail_length = 0
+    def _move(self, node: Node) -> None:
+        """Lock `node` in place of the present one."""
+        if node is not self.node:
+            old, self.node = self.node, node
+            self.pool.tree.lock(node)
+            self.pool.tree.unlock(old)
 
-    def _drop(self, node: Node) -> None:
-        node.refs -= 1
-        if node.refs == 0:
-            self.pool.free(node.block)
-            self.pool.live_nodes -= 1
-
-
-def _copy(source: _Block, target: _Block, length: int) -> None:
-    for pairs in (zip(source.keys, target.keys, strict=True), zip(source.values, target.values, strict=True)):
-        for old, new in pairs:
-            new[:, :length] = old[:, :length]
+    def _drop_tail(self) -> None:
+        if self.tail is not None:
+            self.pool.arena.release(self.tail)
+        self.tail, self._tail_length = None, 0

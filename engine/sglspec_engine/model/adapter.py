@@ -1,8 +1,9 @@
-"""The border to transformers: its model code runs unchanged, its attention calls come here.
+"""The border to transformers: its model code runs, its attention calls come here.
 
 A registered attention function sees queries, keys and values after position encoding; the plan of the step travels
 through the model as a keyword argument. Sequences are packed into one [1, T] input with explicit positions, the model
-keeps no cache, and its output layer runs on the wanted positions only.
+keeps no cache, and its output layer runs on the wanted positions only. Unless told otherwise, linear layers are packed
+(`linear`), and decoder layers that have an equal form with fewer operations take that (`fused`).
 """
 
 # The names of transformers are dynamic: this is the one module of the engine that is not checked strictly.
@@ -19,8 +20,12 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from sglspec_engine.attention.base import Attention, AttentionOptions, AttentionPlan
-from sglspec_engine.kv.lease import KVLayout, LayerShape
+from sglspec_engine.config import Weights
+from sglspec_engine.kv.arena import KVLayout, LayerShape
 from sglspec_engine.metrics import Metrics
+from sglspec_engine.model.fused import fuse_layers
+from sglspec_engine.model.linear import choose, pack_linears
+from sglspec_engine.model.rope import Rotation
 from sglspec_engine.types import EngineError
 
 _NAME = "sglspec"
@@ -44,14 +49,23 @@ class ModelRunner:
     which raises EngineError("unsupported").
     """
 
-    def __init__(self, model: Any, config: Any, attention: Attention, metrics: Metrics) -> None:
+    def __init__(
+        self, model: Any, config: Any, attention: Attention, metrics: Metrics, weights: Weights = "plain"
+    ) -> None:
+        """Take a model over: its layers are fused where that gives the same, its linear layers packed by `weights`."""
         self._model = model
         self._attention = attention
         self._metrics = metrics
         self._windows = _windows(config)
         AttentionInterface.register(_NAME, _attend)
         model.set_attn_implementation(_NAME)
-        self.device: torch.device = next(model.parameters()).device
+        first = next(model.parameters())
+        self.device: torch.device = first.device
+        packing = choose(weights, first.device, first.dtype)
+        self.fused_layers = 0
+        if weights != "plain":
+            self.fused_layers = fuse_layers(model, _attend, self._probe_arguments)
+        self.packed = pack_linears(model, packing)
         self._hook = model.get_input_embeddings().register_forward_hook(self._count)
         self.layout, self.vocabulary_width = self._probe()
         metrics.embedded_tokens = metrics.forwards = 0
@@ -64,6 +78,10 @@ class ModelRunner:
         """
         logits = self._run(ids, positions, keep, _Call(plan, self._attention, self._windows))
         return logits[0].float().cpu()
+
+    def rotation(self) -> Rotation:
+        """How keys move to other positions. Raises EngineError("unsupported") where they cannot."""
+        return Rotation(self._model, self.layout.layers[0].key_dim)
 
     def close(self) -> None:
         """Take the counting hook off the model."""
@@ -81,6 +99,10 @@ class ModelRunner:
             sglspec_call=call,
         )
         return out.logits
+
+    def _probe_arguments(self, attention: Attention) -> dict[str, Any]:
+        """What one decoder layer is called with to attend by `attention`."""
+        return {"attention_mask": None, "sglspec_call": _Call(AttentionPlan(()), attention, self._windows)}
 
     def _probe(self) -> tuple[KVLayout, int]:
         """One token through the model, to learn what every layer's keys and values look like."""

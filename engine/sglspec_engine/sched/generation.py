@@ -71,6 +71,11 @@ class Generation(Work):
         self._forced_count = 0
         self._text = TextStream(request.stop, request.keep_stop)
 
+    @property
+    def bound(self) -> int:
+        """See `Work`."""
+        return min(len(self._prompt) + self._request.max_tokens, self._model.max_context)
+
     def constrain(self, constraint: Constraint) -> None:
         """Set what the text must match, before the first token."""
         self._constraint = constraint

@@ -55,12 +55,20 @@ class _Waiting:
 
 
 class Loop:
-    """See the module docstring. `start` it once, `stop` it once; `add` and `cancel` belong to its own thread."""
+    """See the module docstring. `start` it once, `stop` it once; `add` and `cancel` belong to its own thread.
+    `after_step` is called after every step; what it raises ends what is running."""
 
-    def __init__(self, model: ModelRunner, scheduler: Scheduler, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        model: ModelRunner,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        after_step: Callable[[], None] | None = None,
+    ) -> None:
         self._model = model
         self._scheduler = scheduler
         self._metrics = metrics
+        self._after_step = after_step
         self._inbox: SimpleQueue[_Action] = SimpleQueue()
         self._waiting: list[_Waiting] = []
         self._gate = Lock()
@@ -92,7 +100,6 @@ class Loop:
     def add(self, work: Work) -> None:
         """Take a work in."""
         self._metrics.requests += 1
-        work.align()
         self._scheduler.add(work)
 
     def add_constrained(self, work: Generation, grammar: Future[GrammarConstraint], timeout: float) -> None:
@@ -122,10 +129,16 @@ class Loop:
 
     def _step(self) -> None:
         plan = self._scheduler.plan()
+        for work, error in plan.refused:
+            self._metrics.failed += 1
+            work.fail(error)
+        self._scheduler.drop_closed()
         if not plan.rows:
             return
         result = run(plan, self._model, self._metrics)
         self._scheduler.settle(plan, commit(plan, result, self._metrics))
+        if self._after_step is not None:
+            self._after_step()
 
     def _drain(self) -> None:
         """Run the actions that are there; wait for one where there is nothing else to do."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.radix import common_prefix
 from sglspec_engine.reply import Cancelled
 
 
@@ -18,8 +19,9 @@ class Work:
 
     lease: where keys and values go. known: all tokens the context is to hold, computed or not. wanted_from: logits
     are wanted at this position of `known` and after it; the lease never reaches beyond it unless it keeps the logits
-    of the last token. computed: tokens that went through the model for this work. reused: tokens that were there
-    when it began. arrival: its place in the queue.
+    of the last token. computed: tokens that went through the model for this work, those twice that it had to compute
+    again. reused: tokens that it found computed. arrival: its place in the queue. waited: rounds for which it was not
+    let in. preempted: how often it lost its memory and began again.
     """
 
     def __init__(self, lease: Lease, known: Sequence[int], wanted_from: int) -> None:
@@ -30,9 +32,13 @@ class Work:
         self.reused = 0
         self.closed = False
         self.arrival = 0
+        self.waited = 0
+        self.preempted = 0
+        self._reached = 0
 
     def align(self) -> None:
-        """Cut the lease to what it shares with `known`, and so that every wanted position is computed or known."""
+        """Cut the lease to what it shares with `known`, and so that every wanted position is computed or known; then
+        take what others have computed of the rest."""
         shared = common_prefix(self.lease.ids, self.known)
         if shared < self.lease.length:
             self.lease.truncate(shared)
@@ -40,7 +46,28 @@ class Work:
         ready = self.cached is not None and have == self.wanted_from + 1 == len(self.known)
         if have > self.wanted_from and not ready:
             self.lease.truncate(self.wanted_from)
-        self.reused = self.lease.length
+        if not ready:
+            self.lease.adopt(self.known[: self.wanted_from])
+
+    def begin(self) -> None:
+        """Note that the work is let in, aligned."""
+        self.reused += max(0, self.lease.length - self._reached)
+        self._reached = max(self._reached, self.lease.length)
+
+    def advance(self, ids: Sequence[int]) -> None:
+        """Count tokens that the model has computed for this work. Those before the first wanted position are published
+        when that is reached: from then on others may go on from there."""
+        before = self.lease.length <= self.wanted_from
+        self.lease.append(ids)
+        self.computed += len(ids)
+        self._reached = max(self._reached, self.lease.length)
+        if before and self.lease.length > self.wanted_from:
+            self.lease.publish()
+
+    @property
+    def bound(self) -> int:
+        """Tokens that the lease may reach."""
+        return len(self.known)
 
     @property
     def cached(self) -> Tensor | None:
@@ -67,7 +94,8 @@ class Work:
 
 
 class Prefill(Work):
-    """Compute a context, then call `done` with this work; it returns works that go on."""
+    """Compute a context, then call `done` with this work; it returns works that go on. Without `logits` the last
+    token's need not be known."""
 
     def __init__(
         self,
@@ -75,8 +103,10 @@ class Prefill(Work):
         known: Sequence[int],
         done: Callable[[Prefill], list[Work]],
         failed: Callable[[BaseException], None],
+        *,
+        logits: bool = True,
     ) -> None:
-        super().__init__(lease, known, len(known) - 1)
+        super().__init__(lease, known, len(known) - logits)
         self._done = done
         self._failed = failed
 
@@ -94,11 +124,3 @@ class Prefill(Work):
     def cancel(self) -> None:
         """See `Work`."""
         self.fail(Cancelled())
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """Length of the common prefix."""
-    limit = min(len(first), len(second))
-    if first[:limit] == second[:limit]:
-        return limit
-    return next(i for i in range(limit) if first[i] != second[i])

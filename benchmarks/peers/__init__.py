@@ -1,0 +1,1 @@
+"""Other systems on the same token ids. Each is optional."""

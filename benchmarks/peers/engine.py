@@ -1,0 +1,37 @@
+"""This engine, as one of the systems."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.base import System
+from benchmarks.workloads.base import Answer, Case
+from sglspec_engine.engine import Engine
+
+
+class Ours(System):
+    """An engine with settings of its own."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        self.engine = Engine.load(path, **settings)
+        shown = ", ".join(f"{key}={value}" for key, value in settings.items() if value is not None)
+        self.name = f"sglspec, {shown}" if shown else "sglspec"
+        self.exact = settings.get("weights") == "fp32"
+        self._runner = asyncio.Runner()
+
+    def run(self, case: Case) -> Answer:
+        """See `System.run`. Facts: tokens computed, and the share of the time that was not spent in the model."""
+        before, began = self.engine.metrics, time.perf_counter()
+        answer = self._runner.run(case.ours(self.engine))
+        seconds, after = time.perf_counter() - began, self.engine.metrics
+        inside = after.seconds - before.seconds
+        facts = {"computed": after.embedded_tokens - before.embedded_tokens, "overhead": 1 - inside / seconds}
+        return Answer(answer.outputs, {**facts, **answer.facts})
+
+    def close(self) -> None:
+        """End the engine."""
+        self._runner.run(self.engine.close())
+        self._runner.close()

@@ -1,0 +1,171 @@
+"""Which queries attend to which slots: a step's rows as a list of segments, each a run of slots and all who read it.
+
+A node of the radix tree is read once for all rows below it, whatever their number. Nodes that lie next to each other
+and have the same readers are one segment, and so is a row's tail with what precedes it. Every query's segments
+together hold what it sees, each token once; what they give is merged by their log-sum-exps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sglspec_engine.attention.base import AttentionPlan, AttentionRow
+from sglspec_engine.kv.radix import Node
+
+_SHORT = 128
+"""Slots up to which single queries' segments are gathered and attended to together: a call costs more than a copy."""
+_FEW = 3
+"""Segments from which gathering pays."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Slots `first` to `first + length`, which hold the tokens from `position` on.
+
+    queries: the readers, as indices into the packed input. at: their positions [n]. causal: the slots are the
+    readers' own tokens, so each sees those up to itself; otherwise all precede all readers. part: where the result
+    goes; no query has two segments with the same part.
+    """
+
+    first: int
+    length: int
+    position: int
+    queries: slice | Tensor
+    at: Tensor
+    causal: bool
+    part: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """Segments of one reader each: slots [n, longest], the positions of what they hold [n, longest] (those beyond a
+    segment's end repeat its last slot and have positions after the reader's), readers and their positions [n]."""
+
+    slots: Tensor
+    positions: Tensor
+    queries: slice | Tensor
+    at: Tensor
+    part: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cascade:
+    """slots: where each packed token's keys and values go [T]. parts: results that a query has at most."""
+
+    slots: Tensor
+    segments: tuple[Segment, ...]
+    gathered: Gathered | None
+    parts: int
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Slots in a row with the rows that read them, in packed order; `causal` as in `Segment`."""
+
+    first: int
+    length: int
+    position: int
+    rows: list[int]
+    causal: bool = False
+
+
+def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
+    """The segments of a plan. Leases must not change between this and the attention."""
+    runs = _shared_runs(plan.rows)
+    for index, row in enumerate(plan.rows):
+        _add_tail(runs, index, row)
+    lone = [r for r in runs if len(r.rows) == 1 and r.length <= _SHORT and plan.rows[r.rows[0]].count == 1]
+    # One per row at most: the last one, its tail.
+    tails = {r.rows[0]: r for r in lone}
+    gather = list(tails.values()) if len(tails) >= _FEW else []
+    parts = [0] * len(plan.rows)
+    segments: list[Segment] = []
+    for run in runs:
+        if run not in gather:
+            part = _next_part(parts, run.rows)
+            queries, at = _queries([plan.rows[i] for i in run.rows], device)
+            segments.append(Segment(run.first, run.length, run.position, queries, at, run.causal, part))
+    gathered = None
+    if gather:
+        gather.sort(key=lambda run: run.rows[0])
+        part = _next_part(parts, [run.rows[0] for run in gather])
+        gathered = _gathered(gather, plan.rows, part, device)
+    return Cascade(_new_slots(plan.rows, device), tuple(segments), gathered, max(parts))
+
+
+def _shared_runs(rows: Sequence[AttentionRow]) -> list[_Run]:
+    """The nodes of all paths, joined where they touch and have the same readers. Parents come before children."""
+    readers: dict[Node, list[int]] = {}
+    for index, row in enumerate(rows):
+        for node in row.lease.node.path():
+            readers.setdefault(node, []).append(index)
+    found: dict[Node, _Run] = {}
+    runs: list[_Run] = []
+    for node, who in readers.items():
+        assert node.span is not None
+        above = found.get(node.parent) if node.parent is not None else None
+        if above is not None and above.rows == who and above.first + above.length == node.span.start:
+            above.length += node.span.length
+            found[node] = above
+            continue
+        found[node] = _Run(node.span.start, node.span.length, node.start, who)
+        runs.append(found[node])
+    return runs
+
+
+def _add_tail(runs: list[_Run], index: int, row: AttentionRow) -> None:
+    """Add a row's tail and its new tokens. A single new token is the last of what it sees; several see each other
+    causally, so they are a run of their own."""
+    tail = row.lease.tail
+    assert tail is not None
+    old = row.lease.tail_length
+    seen = old + (1 if row.count == 1 else 0)
+    if seen:
+        before = next((r for r in reversed(runs) if index in r.rows), None)
+        if before is not None and before.rows == [index] and before.first + before.length == tail.start:
+            before.length += seen
+        else:
+            runs.append(_Run(tail.start, seen, row.lease.length - old, [index]))
+    if row.count > 1:
+        runs.append(_Run(tail.start + old, row.count, row.lease.length, [index], causal=True))
+
+
+def _next_part(parts: list[int], rows: Sequence[int]) -> int:
+    part = max(parts[i] for i in rows)
+    for i in rows:
+        parts[i] = part + 1
+    return part
+
+
+def _queries(rows: Sequence[AttentionRow], device: torch.device) -> tuple[slice | Tensor, Tensor]:
+    """The packed indices of rows, as a slice where they lie together, and the positions of their tokens."""
+    at = torch.cat([torch.arange(r.lease.length, r.lease.length + r.count, device=device) for r in rows])
+    first, last = rows[0].start, rows[-1].start + rows[-1].count
+    if last - first == len(at):
+        return slice(first, last), at
+    return torch.cat([torch.arange(r.start, r.start + r.count, device=device) for r in rows]), at
+
+
+def _gathered(runs: Sequence[_Run], rows: Sequence[AttentionRow], part: int, device: torch.device) -> Gathered:
+    longest = max(run.length for run in runs)
+    steps = torch.arange(longest, device=device)[None, :]
+    lengths = torch.tensor([run.length for run in runs], device=device)[:, None]
+    first = torch.tensor([run.first for run in runs], device=device)[:, None]
+    position = torch.tensor([run.position for run in runs], device=device)[:, None]
+    queries, at = _queries([rows[run.rows[0]] for run in runs], device)
+    return Gathered(first + torch.minimum(steps, lengths - 1), position + steps, queries, at, part)
+
+
+def _new_slots(rows: Sequence[AttentionRow], device: torch.device) -> Tensor:
+    found: list[Tensor] = []
+    for row in rows:
+        tail = row.lease.tail
+        assert tail is not None
+        begin = tail.start + row.lease.tail_length
+        assert begin + row.count <= tail.end, "a row is longer than what was reserved for it"
+        found.append(torch.arange(begin, begin + row.count, device=device))
+    return torch.cat(found)

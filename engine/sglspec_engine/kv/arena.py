@@ -1,0 +1,185 @@
+"""Storage for keys and values: one arena per engine, handed out as contiguous spans of token slots.
+
+Per layer there is one tensor of keys and one of values, head-major, so a span is a view per head and attention never
+gathers. A span belongs to whoever allocated it until it is given back; neighbouring free slots are one hole again.
+Spans may move (`compact`), so nobody keeps a view or a slot number from one step to the next.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """Sizes of one layer's cache: key/value heads and the width of one key and one value."""
+
+    heads: int
+    key_dim: int
+    value_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """What one token costs: the shape of every layer (index = layer), the element type and the device."""
+
+    layers: tuple[LayerShape, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of keys and values of one token over all layers."""
+        return sum(s.heads * (s.key_dim + s.value_dim) for s in self.layers) * self.dtype.itemsize
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """Slots `start` to `end` of an arena. Changed by the arena only."""
+
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """The slot after the last one."""
+        return self.start + self.length
+
+
+class Arena:
+    """`slots` token slots. keys[layer] is [heads, slots, key_dim], values[layer] [heads, slots, value_dim].
+
+    The memory is asked for at once and uninitialised: on a CPU the operating system provides a page when it is first
+    written, and low slots are used first. With `poison`, freed slots are filled with NaN, so that whoever still reads
+    them shows it.
+    """
+
+    def __init__(self, layout: KVLayout, slots: int, *, poison: bool = False) -> None:
+        self.layout = layout
+        self.slots = slots
+        self.free = slots
+        self.keys = [self._empty(s.heads, s.key_dim) for s in layout.layers]
+        self.values = [self._empty(s.heads, s.value_dim) for s in layout.layers]
+        self._poison = poison
+        self._live: set[Span] = set()
+        # Holes by their first slot, in order, and their lengths. No two of them touch.
+        self._starts: list[int] = [0] if slots else []
+        self._holes: dict[int, int] = {0: slots} if slots else {}
+
+    @property
+    def used(self) -> int:
+        """Slots that belong to spans."""
+        return self.slots - self.free
+
+    def allocate(self, length: int, after: Span | None = None) -> Span | None:
+        """`length` slots in a row, right behind `after` where those are free, else the first that fit; None where no
+        hole is large enough (`compact` makes one hole of all)."""
+        assert length > 0
+        start = after.end if after is not None and self._holes.get(after.end, 0) >= length else None
+        if start is None:
+            start = next((s for s in self._starts if self._holes[s] >= length), None)
+        if start is None:
+            return None
+        self._take(start, length)
+        span = Span(start, length)
+        self._live.add(span)
+        return span
+
+    def extend(self, span: Span, by: int) -> bool:
+        """Lengthen a span in place; False (and no change) where the slots behind it are not free."""
+        if self._holes.get(span.end, 0) < by:
+            return False
+        self._take(span.end, by)
+        span.length += by
+        return True
+
+    def shrink(self, span: Span, length: int) -> None:
+        """Give back all but the first `length` slots."""
+        assert 0 < length <= span.length
+        if length < span.length:
+            self._give(span.start + length, span.length - length)
+            span.length = length
+
+    def split(self, span: Span, at: int) -> Span:
+        """Cut the first `at` slots off a span. Returns them as a span of their own; `span` keeps the rest."""
+        assert 0 < at < span.length
+        head = Span(span.start, at)
+        span.start += at
+        span.length -= at
+        self._live.add(head)
+        return head
+
+    def release(self, span: Span) -> None:
+        """Give a whole span back."""
+        self._live.remove(span)
+        self._give(span.start, span.length)
+
+    def copy(self, source: Span, target: Span, length: int) -> None:
+        """Copy the first `length` tokens of a span to another one. They may overlap."""
+        for tensor in (*self.keys, *self.values):
+            old = tensor[:, source.start : source.start + length]
+            tensor[:, target.start : target.start + length] = old.clone()
+
+    def compact(self) -> None:
+        """Move all spans together, so that what is free is one hole. Costs a copy of what moves."""
+        at = 0
+        for span in sorted(self._live, key=lambda s: s.start):
+            if span.start != at:
+                self.copy(span, Span(at, span.length), span.length)
+                span.start = at
+            at += span.length
+        self._starts = [at] if at < self.slots else []
+        self._holes = {at: self.slots - at} if at < self.slots else {}
+        if self._poison and at < self.slots:
+            self._fill(at, self.slots - at)
+
+    def check(self, spans: Iterable[Span]) -> None:
+        """Raise AssertionError unless exactly `spans` are allocated, and spans and holes cover every slot once."""
+        expected = set(spans)
+        assert expected == self._live, f"{len(self._live - expected)} spans leaked, {len(expected - self._live)} freed"
+        assert self._starts == sorted(self._holes)
+        pieces = sorted([(s.start, s.length, True) for s in expected] + [(s, n, False) for s, n in self._holes.items()])
+        at, was_hole = 0, False
+        for start, length, owned in pieces:
+            assert start == at, "slots are lost or owned twice"
+            assert owned or not was_hole, "two holes touch"
+            at, was_hole = start + length, not owned
+        assert at == self.slots
+        assert self.free == sum(self._holes.values())
+
+    def _take(self, start: int, length: int) -> None:
+        """Take the first slots of the hole at `start`."""
+        size = self._holes.pop(start)
+        index = bisect_left(self._starts, start)
+        if size > length:
+            self._starts[index] = start + length
+            self._holes[start + length] = size - length
+        else:
+            del self._starts[index]
+        self.free -= length
+
+    def _give(self, start: int, length: int) -> None:
+        """Make slots a hole, in one piece with the holes they touch."""
+        self.free += length
+        if self._poison:
+            self._fill(start, length)
+        index = bisect_left(self._starts, start)
+        if index < len(self._starts) and self._starts[index] == start + length:
+            length += self._holes.pop(self._starts.pop(index))
+        if index and self._starts[index - 1] + self._holes[self._starts[index - 1]] == start:
+            self._holes[self._starts[index - 1]] += length
+            return
+        insort(self._starts, start)
+        self._holes[start] = length
+
+    def _fill(self, start: int, length: int) -> None:
+        for tensor in (*self.keys, *self.values):
+            tensor[:, start : start + length] = float("nan")
+
+    def _empty(self, heads: int, dim: int) -> Tensor:
+        return torch.empty(heads, self.slots, dim, dtype=self.layout.dtype, device=self.layout.device)

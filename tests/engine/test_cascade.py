@@ -1,0 +1,132 @@
+"""The node cascade against the reference attention, over random trees, rows and windows."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sglspec_engine.attention import cpu
+from sglspec_engine.attention.base import Attention, AttentionOptions, AttentionPlan, AttentionRow
+from sglspec_engine.attention.cascade import cascade
+from sglspec_engine.attention.cpu import CpuAttention
+from sglspec_engine.attention.reference import ReferenceAttention
+from sglspec_engine.kv.arena import KVLayout, LayerShape
+from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.pool import Pool
+
+HEADS, KV_HEADS, DIM = 6, 2, 8
+SINKS = torch.tensor([0.1, -1.0, 2.0, 0.0, 3.0, -9.0])
+
+
+def layout(value_dim: int) -> KVLayout:
+    return KVLayout((LayerShape(KV_HEADS, DIM, value_dim),), torch.float32, torch.device("cpu"))
+
+
+def grow(lease: Lease, count: int, rng: random.Random) -> None:
+    shape = lease.pool.layout.layers[0]
+    lease.busy = True
+    lease.reserve(count)
+    lease.write(0, torch.randn(KV_HEADS, count, DIM), torch.randn(KV_HEADS, count, shape.value_dim))
+    lease.append([rng.randrange(3) for _ in range(count)])
+
+
+def random_leases(pool: Pool, rng: random.Random) -> list[Lease]:
+    live = [Lease(pool)]
+    for _ in range(rng.randint(2, 14)):
+        lease = rng.choice(live)
+        act = rng.choice(["grow", "grow", "fork", "cut", "publish", "open"])
+        if act == "grow":
+            grow(lease, rng.choice([1, 2, 5, 30, 140]), rng)
+        elif act == "fork":
+            live += [lease.fork() for _ in range(rng.randint(1, 4))]
+        elif act == "cut":
+            lease.truncate(rng.randint(0, lease.length))
+        elif act == "publish":
+            lease.publish()
+        else:
+            live.append(Lease(pool))
+    return live
+
+
+def random_rows(leases: list[Lease], rng: random.Random) -> tuple[AttentionRow, ...]:
+    rows: list[AttentionRow] = []
+    start = 0
+    for lease in rng.sample(leases, rng.randint(1, len(leases))):
+        count = rng.choice([1, 1, 1, 2, 7, 40])
+        lease.reserve(count)
+        rows.append(AttentionRow(lease, start, count))
+        start += count
+    return tuple(rows)
+
+
+OPTIONS = st.builds(
+    AttentionOptions,
+    st.just(0.3),
+    window=st.sampled_from([None, 1, 3, 24, 1000]),
+    softcap=st.sampled_from([None, 0.7]),
+    sinks=st.sampled_from([None, SINKS]),
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.integers(0, 10**6), OPTIONS, st.sampled_from([DIM, 6]), st.booleans())
+def test_equals_the_reference(seed: int, options: AttentionOptions, value_dim: int, flash: bool) -> None:
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    pool = Pool(layout(value_dim), 1 << 19, poison=True)
+    plan = AttentionPlan(random_rows(random_leases(pool, rng), rng))
+    total = sum(row.count for row in plan.rows)
+    query = torch.randn(total, HEADS, DIM).transpose(0, 1)
+    keys = torch.randn(KV_HEADS, total, DIM)
+    values = torch.randn(KV_HEADS, total, value_dim)
+    expected = ReferenceAttention().run(0, query, keys, values, plan, options)
+    with pytest.MonkeyPatch.context() as patch:
+        if not flash:
+            patch.setattr(cpu, "_FLASH", None)
+        attention: Attention = CpuAttention()
+        for _ in range(2):
+            found = attention.run(0, query, keys, values, plan, options)
+            assert found.shape == expected.shape
+            assert torch.allclose(found, expected, atol=1e-5, rtol=1e-5)
+    pool.check()
+
+
+def test_a_shared_node_is_read_once_and_neighbours_are_one_segment() -> None:
+    rng = random.Random(0)
+    pool = Pool(layout(DIM), 1 << 20)
+    trunk = Lease(pool)
+    for _ in range(3):
+        grow(trunk, 50, rng)
+        trunk.publish()
+    assert len(trunk.node.path()) == 3
+    rows: list[AttentionRow] = []
+    for i in range(8):
+        lease = trunk.fork()
+        lease.reserve(1)
+        rows.append(AttentionRow(lease, i, 1))
+    found = cascade(AttentionPlan(tuple(rows)), torch.device("cpu"))
+    [segment] = found.segments
+    assert (segment.length, segment.queries) == (150, slice(0, 8))
+    assert found.gathered is not None and found.gathered.slots.shape == (8, 1)
+    assert found.parts == 2
+
+
+def test_a_stream_of_its_own_is_one_segment() -> None:
+    rng = random.Random(0)
+    lease = Lease(Pool(layout(DIM), 1 << 20))
+    grow(lease, 100, rng)
+    lease.publish()
+    for _ in range(40):
+        grow(lease, 1, rng)
+    lease.reserve(1)
+    found = cascade(AttentionPlan((AttentionRow(lease, 0, 1),)), torch.device("cpu"))
+    assert [s.length for s in found.segments] == [141]
+    assert (found.gathered, found.parts) == (None, 1)
+
+
+def test_the_kernel_is_there() -> None:
+    assert cpu._FLASH is not None, "this torch has no flash attention for CPUs: plain steps are used, which is slower"
