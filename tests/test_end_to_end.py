@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -179,3 +180,60 @@ async def test_the_same_seed_gives_the_same_text_alone_and_among_others(tiny_lla
     assert crowd[1].outputs == alone.outputs
     assert crowd[0].outputs != alone.outputs
     assert len(set(alone.outputs["x"])) > 1
+
+
+NESTED = """
+sglspec: v1
+steps:
+  - "hi "
+  - fork: 2
+    do:
+      - "{{ loop.index }}"
+      - fork: 2
+        join: concat
+        do:
+          - "{{ loop.index }}"
+          - gen: a
+            max_tokens: 4
+      - gen: b
+        max_tokens: 4
+"""
+
+
+async def test_cancelling_at_any_moment_leaves_nothing_behind(tiny_llama: Path):
+    backend = await open_local(tiny_llama)
+    program = program_of(NESTED)
+    for moment in range(0, 90, 3):
+        run = start(program, {}, backend, RunOptions(seed=1))
+        for _ in range(moment):
+            await asyncio.sleep(0 if moment < 45 else 0.0005)
+        run.cancel()
+        result = await run.wait()
+        assert result.status in ("cancelled", "succeeded")
+        assert [event.type for event in run.log.events if event.type.startswith("run.")][1:] == [
+            run.log.events[-1].type
+        ]
+    for _ in range(500):
+        if backend.engine.pool.live_leases == 0:
+            break
+        await asyncio.sleep(0.01)
+    assert backend.engine.pool.live_leases == 0
+    await backend.engine.check()
+    await backend.close()
+
+
+async def test_a_cancelled_run_reports_what_it_used(tiny_llama: Path):
+    backend = await open_local(tiny_llama)
+    text = 'sglspec: v1\nsteps:\n  - "hi"\n  - gen: a\n    max_tokens: 400\n    ignore_eos: true\n'
+    run = start(program_of(text), {}, backend, RunOptions(seed=1))
+    seen = 0
+    async for event in run.events():
+        seen += event.type == "delta"
+        if seen == 5:
+            run.cancel()
+    result = await run.wait()
+    await backend.close()
+    assert result.status == "cancelled"
+    assert result.usage.generated_tokens >= 5
+    assert result.usage.computed_tokens >= 5
+    assert result.outputs["a"]

@@ -45,7 +45,7 @@ async def run_fork(frame: Frame, step: Fork, run_steps: RunSteps) -> None:
     frame.scope.expect(_outer_names(step, names), gathered)
     fork_id = branches[0].frame.path.rsplit(".", 1)[0] if branches else ""
     frame.emit("fork.opened", step.verb_node, fork=fork_id, width=len(branches))
-    job = Join(frame, step, branches, names, gathered, run_steps, starts, records, list(branches))
+    job = Join(frame, step, branches, names, gathered, run_steps, starts, records)
     frame.joins.append(job)
     if step.join == "concat":
         await job.run()
@@ -136,24 +136,29 @@ class Join:
     run_steps: RunSteps
     starts: dict[str, Bound]
     records_before: Bound | None
-    unclosed: list[Branch]
+    closing: asyncio.Future[None] | None = None
 
     async def run_and_close(self) -> None:
         await self.run()
         await self.close()
 
     async def close(self) -> None:
-        """Take the branches' usage and let go of what they hold. Once: later calls find nothing left."""
+        """Take the branches' usage and let go of what they hold, once. A cancelled caller does not stop it."""
+        if self.closing is None:
+            self.closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self.closing)
+
+    async def _close(self) -> None:
+        for branch in self.branches:
+            frame, shared = branch.frame, branch.frame.shared
+            await frame.close_joins()
+            if shared.trace:
+                shared.branch_traces[frame.path] = tuple(frame.session.trace())
+            await frame.session.close()
+            # Only now is a cancelled request's usage known.
+            shared.add_usage(frame.session.usage)
         if self in self.frame.joins:
             self.frame.joins.remove(self)
-        while self.unclosed:
-            branch = self.unclosed.pop().frame
-            await branch.close_joins()
-            session, shared = branch.session, branch.shared
-            if shared.trace:
-                shared.branch_traces[branch.path] = tuple(session.trace())
-            shared.add_usage(session.usage)
-            await session.close()
 
     async def run(self) -> None:
         """Run every branch to its end, then settle the names. Sessions are closed when anything goes wrong."""
@@ -168,7 +173,7 @@ class Join:
         except BaseException:
             # What finished branches bound is part of a partial result.
             self.gathered.settle(self._values())
-            await asyncio.shield(self.close())
+            await self.close()
             raise
         values = self._values()
         self.gathered.settle(values)

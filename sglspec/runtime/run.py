@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from sglspec.analysis.inputs import bind_inputs
 from sglspec.analysis.program import Program
-from sglspec.backends.base import Backend, EngineError, Usage
+from sglspec.backends.base import Backend, EngineError
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.load import sentence
 from sglspec.document.model import Sampling
@@ -176,21 +176,26 @@ class Run:
             declared = shared.program.spec.outputs
             names = [t.name for t in declared.names] if declared is not None else list(shared.program.bindable)
             outputs = {name: variables.get(name) for name in names}
+        text, trace = "", ()
+        if main is not None:
+            text = main.session.text()
+            trace = tuple(main.session.trace()) if self._options.trace else ()
+            await _to_its_end(main.session.close())
+            # Only now is a cancelled request's usage known.
+            shared.add_usage(main.session.usage)
         result = Result(
             status,
             outputs,
             variables,
-            main.session.text() if main is not None else "",
+            text,
             main.transcript.messages() if main is not None else [],
             meta,
-            shared.usage + (main.session.usage if main is not None else Usage()),
+            shared.usage,
             shared.seed,
             error,
-            tuple(main.session.trace()) if main is not None and self._options.trace else (),
+            trace,
             shared.branch_traces,
         )
-        if main is not None:
-            await _to_its_end(main.session.close())
         face = result.as_dict()
         self.log.add(
             {"succeeded": "run.succeeded", "failed": "run.failed", "cancelled": "run.cancelled"}[status],
