@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, PlainValidator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -293,26 +293,6 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
-    """Annotation for a boolean option that may be a template: `Annotated[Param, Flag()]`."""
-
-    @property
-    def editor(self) -> Editor:
-        message = "Expected true or false."
-        pattern = TEMPLATE_MARK.pattern
-        return Editor({"type": ["boolean", "string", "null"], "pattern": pattern, "patternErrorMessage": message})
-
-    @staticmethod
-    def check(value: object) -> int | float | bool:
-        if not isinstance(value, bool):
-            raise ValueError("expected true or false")
-        return value
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(lambda node: read_param(node, self.check, "true or false"))
-
-
-@dataclass(frozen=True, slots=True)
 class OneOf:
     """Annotation for a closed set of words: `Annotated[str, OneOf(("fail", "skip"))]`."""
 
@@ -353,7 +333,7 @@ def read_param(node: object, check: Callable[[object], int | float | bool], expe
         if TEMPLATE_MARK.search(scalar.value):
             return Param(None, Text(scalar.text, scalar), scalar, check)
         raise wrong(expected, scalar)
-    if isinstance(scalar.value, bool) != (expected == "true or false"):
+    if isinstance(scalar.value, bool):
         raise wrong(expected, scalar)
     try:
         return Param(check(scalar.value), None, scalar, check)
@@ -474,4 +454,3 @@ def one_or_many(node: object) -> list[Node]:
 
 ListOf = Annotated[list[T], BeforeValidator(sequence_items)]
 MapOf = Annotated[dict[str, T], BeforeValidator(mapping_items)]
-Words = Literal["string", "integer", "number", "boolean", "array", "object", "image", "video", "messages", "any"]

@@ -144,12 +144,3 @@ def pointers(root: Node) -> dict[int, str]:
                 escaped = entry.key.text.replace("~", "~0").replace("/", "~1")
                 found.setdefault(id(entry.key), f"{pointer}/{escaped}")
     return found
-
-
-def pointer_of(root: Node, wanted: Node) -> str:
-    """The JSON pointer of `wanted` (a node or a key) below `root`; "" when it is not there."""
-    return pointers(root).get(id(wanted), "")
-
-
-def start_of(node: Node) -> Position:
-    return node.range.start

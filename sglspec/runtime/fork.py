@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 import sglspec.expressions as ev
@@ -31,7 +31,6 @@ class Branch:
     name: str | None = None
     item: Bound | None = None
     error: SpecError | None = None
-    done: bool = field(default=False)
 
 
 async def run_fork(frame: Frame, step: Fork, run_steps: RunSteps) -> None:
@@ -196,7 +195,6 @@ class Join:
                 raise error from None
             branch.error = error
             await frame.close_joins()
-        branch.done = True
         failed = branch.error.diagnostics[0].as_dict() if branch.error else None
         frame.emit("branch.finished", self.step.verb_node, name=branch.name, error=failed)
 
