@@ -7,7 +7,7 @@ together hold what it sees, each token once; what they give is merged by their l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +17,9 @@ from sglspec_engine.attention.base import AttentionPlan, AttentionRow
 from sglspec_engine.kv.radix import Node
 
 _SHORT = 128
-"""Slots up to which single queries' segments are gathered and attended to together: a call costs more than a copy."""
+"""Slots up to which a run that one query alone reads is gathered with others like it: a call costs more than a copy."""
 _FEW = 3
-"""Segments from which gathering pays."""
+"""Runs from which gathering pays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +42,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """Segments of one reader each: slots [n, longest], the positions of what they hold [n, longest] (those beyond a
-    segment's end repeat its last slot and have positions after the reader's), readers and their positions [n]."""
+    """What single queries alone read, in short runs: slots [n, longest] and the positions of what they hold
+    [n, longest] (beyond a query's own end they repeat its last slot, with positions after the reader's), the readers
+    and their positions [n]."""
 
     slots: Tensor
     positions: Tensor
@@ -78,23 +79,25 @@ def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
     runs = _shared_runs(plan.rows)
     for index, row in enumerate(plan.rows):
         _add_tail(runs, index, row)
-    lone = [r for r in runs if len(r.rows) == 1 and r.length <= _SHORT and plan.rows[r.rows[0]].count == 1]
-    # One per row at most: the last one, its tail.
-    tails = {r.rows[0]: r for r in lone}
-    gather = list(tails.values()) if len(tails) >= _FEW else []
+    few = sum(_is_lone(run, plan.rows) for run in runs) < _FEW
     parts = [0] * len(plan.rows)
     segments: list[Segment] = []
+    gather: dict[int, list[_Run]] = {}
     for run in runs:
-        if run not in gather:
+        if not few and _is_lone(run, plan.rows):
+            gather.setdefault(run.rows[0], []).append(run)
+        else:
             part = _next_part(parts, run.rows)
             queries, at = _queries([plan.rows[i] for i in run.rows], device)
             segments.append(Segment(run.first, run.length, run.position, queries, at, run.causal, part))
     gathered = None
     if gather:
-        gather.sort(key=lambda run: run.rows[0])
-        part = _next_part(parts, [run.rows[0] for run in gather])
-        gathered = _gathered(gather, plan.rows, part, device)
+        gathered = _gathered(dict(sorted(gather.items())), plan.rows, _next_part(parts, list(gather)), device)
     return Cascade(_new_slots(plan.rows, device), tuple(segments), gathered, max(parts))
+
+
+def _is_lone(run: _Run, rows: Sequence[AttentionRow]) -> bool:
+    return len(run.rows) == 1 and run.length <= _SHORT and rows[run.rows[0]].count == 1
 
 
 def _shared_runs(rows: Sequence[AttentionRow]) -> list[_Run]:
@@ -150,14 +153,20 @@ def _queries(rows: Sequence[AttentionRow], device: torch.device) -> tuple[slice 
     return torch.cat([torch.arange(r.start, r.start + r.count, device=device) for r in rows]), at
 
 
-def _gathered(runs: Sequence[_Run], rows: Sequence[AttentionRow], part: int, device: torch.device) -> Gathered:
-    longest = max(run.length for run in runs)
-    steps = torch.arange(longest, device=device)[None, :]
-    lengths = torch.tensor([run.length for run in runs], device=device)[:, None]
-    first = torch.tensor([run.first for run in runs], device=device)[:, None]
-    position = torch.tensor([run.position for run in runs], device=device)[:, None]
-    queries, at = _queries([rows[run.rows[0]] for run in runs], device)
-    return Gathered(first + torch.minimum(steps, lengths - 1), position + steps, queries, at, part)
+def _gathered(
+    runs: Mapping[int, Sequence[_Run]], rows: Sequence[AttentionRow], part: int, device: torch.device
+) -> Gathered:
+    longest = max(sum(run.length for run in own) for own in runs.values())
+    slots: list[list[int]] = []
+    positions: list[list[int]] = []
+    for index, own in runs.items():
+        where = [slot for run in own for slot in range(run.first, run.first + run.length)]
+        what = [position for run in own for position in range(run.position, run.position + run.length)]
+        missing = longest - len(where)
+        slots.append(where + [where[-1]] * missing)
+        positions.append(what + [rows[index].lease.length + 1] * missing)
+    queries, at = _queries([rows[index] for index in runs], device)
+    return Gathered(torch.tensor(slots, device=device), torch.tensor(positions, device=device), queries, at, part)
 
 
 def _new_slots(rows: Sequence[AttentionRow], device: torch.device) -> Tensor:
