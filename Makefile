@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup model editor demo test unit lint fmt schema clean
+.PHONY: help setup model editor demo test unit bench lint fmt schema clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -46,6 +46,9 @@ test: setup model editor lint unit ## lint, types, import directions, all tests
 
 unit: $(STAMP) ## the tests alone; pick some with ARGS="-k fork"
 	@$(BIN)/python -m pytest $(ARGS)
+
+bench: setup model ## time the engine beside other systems, in ratios; some with ARGS="--quick --workloads fork8"
+	@$(BIN)/python -m benchmarks.run $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import directions
 	$(BIN)/ruff check .
