@@ -16,7 +16,7 @@ from sglspec.cli.exits import NO, OK, document_code
 from sglspec.cli.inputs import text_source
 from sglspec.cli.options import one_of, wrong
 from sglspec.cli.stdin import StandardInput
-from sglspec.cli.streams import put
+from sglspec.cli.streams import note, put
 
 if TYPE_CHECKING:
     from sglspec.diagnostics import Diagnostic
@@ -50,9 +50,12 @@ def check(
         faulty += any(p.severity == "error" or strict for p in problems)
         found += problems
     if face is Format.json:
+        from sglspec.diagnostics import MAX_REPORTED
         from sglspec.diagnostics.render import render_json
 
-        put(render_json(found))
+        put(render_json(found[:MAX_REPORTED]))
+        if len(found) > MAX_REPORTED:
+            note(f"sglspec: and {len(found) - MAX_REPORTED} more, not listed")
     else:
         put(texts.render(found, sys.stdout) + _summary(len(documents), faulty, clean=not found))
     code = document_code(found)

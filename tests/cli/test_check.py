@@ -50,6 +50,14 @@ def test_json(cli, write):
     assert json.loads(cli("check", "--format", "json", "hello.yaml").out) == []
 
 
+def test_json_is_capped_like_text(cli, write):
+    write("many.yaml", "sglspec: v1\nsteps:\n" + "".join(f"  - '{{{{ nobody{n} }}}}'\n" for n in range(70)))
+    done = cli("check", "--format", "json", "many.yaml")
+    assert done.code == 1
+    assert len(json.loads(done.out)) == 50
+    assert "20 more" in done.err
+
+
 def test_warnings(cli, write):
     write("warned.yaml", WARNED)
     done = cli("check", "warned.yaml")

@@ -26,12 +26,12 @@ def layout(value_dim: int) -> KVLayout:
     return KVLayout((LayerShape(KV_HEADS, DIM, value_dim),), torch.float32, torch.device("cpu"))
 
 
-def grow(lease: Lease, count: int, rng: random.Random) -> None:
+def grow(lease: Lease, count: int, rng: random.Random, ids: range = range(3)) -> None:
     shape = lease.pool.layout.layers[0]
     lease.busy = True
     lease.reserve(count)
     lease.write(0, torch.randn(KV_HEADS, count, DIM), torch.randn(KV_HEADS, count, shape.value_dim))
-    lease.append([rng.randrange(3) for _ in range(count)])
+    lease.append([rng.choice(ids) for _ in range(count)])
 
 
 def random_leases(pool: Pool, rng: random.Random) -> list[Lease]:
@@ -113,6 +113,27 @@ def test_a_shared_node_is_read_once_and_neighbours_are_one_segment() -> None:
     assert (segment.length, segment.queries) == (150, slice(0, 8))
     assert found.gathered is not None and found.gathered.slots.shape == (8, 1)
     assert found.parts == 2
+
+
+def test_interleaved_streams_are_gathered_whole() -> None:
+    rng = random.Random(0)
+    torch.manual_seed(0)
+    pool = Pool(layout(DIM), 1 << 20)
+    leases = [Lease(pool) for _ in range(4)]
+    for _ in range(3):
+        for i, lease in enumerate(leases):
+            grow(lease, 40, rng, range(i, i + 1))
+            lease.publish()
+    for lease in leases:
+        lease.reserve(1)
+    plan = AttentionPlan(tuple(AttentionRow(lease, i, 1) for i, lease in enumerate(leases)))
+    found = cascade(plan, torch.device("cpu"))
+    # Each stream lies in several runs between those of the others: one call reads them all, whatever their number.
+    assert (found.segments, found.parts) == ((), 1)
+    assert found.gathered is not None and found.gathered.slots.shape == (4, 121)
+    query, new = torch.randn(HEADS, 4, DIM), torch.randn(KV_HEADS, 4, DIM)
+    expected = ReferenceAttention().run(0, query, new, new, plan, AttentionOptions(0.3))
+    assert torch.allclose(CpuAttention().run(0, query, new, new, plan, AttentionOptions(0.3)), expected, atol=1e-5)
 
 
 def test_a_stream_of_its_own_is_one_segment() -> None:

@@ -79,12 +79,13 @@ def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
     runs = _shared_runs(plan.rows)
     for index, row in enumerate(plan.rows):
         _add_tail(runs, index, row)
-    few = sum(_is_lone(run, plan.rows) for run in runs) < _FEW
+    lone = [len(run.rows) == 1 and run.length <= _SHORT and plan.rows[run.rows[0]].count == 1 for run in runs]
+    gathering = sum(lone) >= _FEW
     parts = [0] * len(plan.rows)
     segments: list[Segment] = []
     gather: dict[int, list[_Run]] = {}
-    for run in runs:
-        if not few and _is_lone(run, plan.rows):
+    for run, alone in zip(runs, lone, strict=True):
+        if gathering and alone:
             gather.setdefault(run.rows[0], []).append(run)
         else:
             part = _next_part(parts, run.rows)
@@ -94,10 +95,6 @@ def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
     if gather:
         gathered = _gathered(dict(sorted(gather.items())), plan.rows, _next_part(parts, list(gather)), device)
     return Cascade(_new_slots(plan.rows, device), tuple(segments), gathered, max(parts))
-
-
-def _is_lone(run: _Run, rows: Sequence[AttentionRow]) -> bool:
-    return len(run.rows) == 1 and run.length <= _SHORT and rows[run.rows[0]].count == 1
 
 
 def _shared_runs(rows: Sequence[AttentionRow]) -> list[_Run]:
