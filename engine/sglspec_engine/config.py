@@ -33,6 +33,8 @@ class EngineConfig:
     grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
     kept, seconds after which a compilation counts as failed.
     forced: append tokens that a grammar leaves no choice without asking the model to choose.
+    measure_joins: at each join of keys and values compute the context anew as well, and report how far the next token's
+    distributions are apart. Costs more than the join saved.
     debug: check all books after every step and fill freed memory with NaN. Slow; for tests.
     device, dtype: where the model runs and the floating type of its weights and cache, by torch's names.
     weights: how the CPU multiplies float32 weights. "auto": in half precision with float32 sums where the processor
@@ -54,6 +56,7 @@ class EngineConfig:
     grammar_cache: int = 128
     grammar_timeout: float = 20.0
     forced: bool = True
+    measure_joins: bool = False
     debug: bool = False
     device: str = "cpu"
     dtype: str = "float32"

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from sglspec_engine.agreement import Agreement
 from sglspec_engine.attention.cpu import CpuAttention
 from sglspec_engine.attention.reference import ReferenceAttention
 from sglspec_engine.check import check_engine
@@ -92,6 +93,11 @@ class Engine:
             raise EngineError(self._chat.kind, str(self._chat))
         return self._chat
 
+    @property
+    def joins_keys(self) -> bool:
+        """Whether this model's keys can be moved to other positions, which `concat_kv` needs."""
+        return self._runner.rotation is not None
+
     def open(self) -> Session:
         """A new, empty context."""
         return Session(self, Lease(self.pool))
@@ -155,10 +161,31 @@ class Engine:
         return work
 
     def join(self, pieces: Sequence[Piece]) -> Reply[Lease]:
-        """A lease on the pieces one behind the other, without computing them again."""
+        """A lease on the pieces one behind the other, without computing them again. Where its caller leaves, it is to
+        be discarded."""
+        rotation = self._runner.rotation
+        assert rotation is not None
         reply: Reply[Lease] = Reply()
-        self._loop.post(lambda: reply.finish(join(self.pool, pieces, self._runner.rotation())), reply.fail)
+        self._loop.post(lambda: reply.finish(join(self.pool, pieces, rotation)), reply.fail)
         return reply
+
+    def discard(self, reply: Reply[Lease]) -> None:
+        """Let go of the lease of a join whose caller left."""
+
+        def discard() -> None:
+            if (lease := reply.value()) is not None:
+                lease.release()
+
+        self._loop.post(discard, reply.fail)
+
+    def measure(self, agreement: Agreement) -> None:
+        """Run a measurement."""
+
+        def start() -> None:
+            for work in agreement.works():
+                self._loop.add(work)
+
+        self._loop.post(start, agreement.fail)
 
     def abandon(self, work: Prefill, reply: Reply[list[Lease]]) -> None:
         """End a fork whose caller left; leases it has made already are let go of."""
@@ -170,7 +197,7 @@ class Engine:
 
         self._loop.post(abandon, reply.fail)
 
-    def cancel(self, work: Generation | Scoring | Prefill) -> None:
+    def cancel(self, work: Generation | Scoring | Prefill | Agreement) -> None:
         """End a request; its reply settles within one step."""
         self._loop.post(lambda: self._loop.cancel(work), work.fail)
 

@@ -8,9 +8,10 @@ costs nothing until then, and a fork shares whatever stays the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from sglspec_engine.agreement import Agreement
 from sglspec_engine.context import Context, Written
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.rotate import Piece
@@ -38,6 +39,8 @@ from sglspec_engine.types import (
 if TYPE_CHECKING:
     from sglspec_engine.engine import Engine
 
+T = TypeVar("T")
+
 
 class Session:
     """A context. Not for two operations at once; forks are independent of each other.
@@ -54,7 +57,7 @@ class Session:
         self._bare: bool = parent._bare if parent else False
         self._lead = parent._lead if parent else 0
         self._usage = Usage()
-        self._running: Reply[None] | Reply[Scores] | Reply[list[Lease]] | Reply[Prefill] | None = None
+        self._running: Reply[Any] | None = None
         self._abort: Callable[[], None] = _nothing
         self._open = True
         # _base: log entries that came from the parent. _role: the open message. _bare: nothing was added to it yet.
@@ -128,13 +131,8 @@ class Session:
         self._limit(max(len(ids) for ids in encoded))
         reply: Reply[Scores] = Reply()
         scoring = Scoring(split, method, self._lease, reply, self._count)
-        self._running, self._abort = reply, lambda: self._engine.cancel(scoring)
         self._engine.score(scoring)
-        try:
-            return await reply.wait()
-        except asyncio.CancelledError:
-            self._abort()
-            raise
+        return await self._outcome(reply, lambda: self._engine.cancel(scoring))
 
     async def fork(self, n: int) -> list[Session]:
         """`n` copies that share everything so far. The context is computed once, here, if it is not yet."""
@@ -147,70 +145,94 @@ class Session:
         self._limit(len(known))
         reply: Reply[list[Lease]] = Reply()
         work = self._engine.fork(self._lease, known, n, reply)
-        self._running, self._abort = reply, lambda: self._engine.abandon(work, reply)
-        try:
-            leases = await reply.wait()
-        except asyncio.CancelledError:
-            self._abort()
-            raise
+        leases = await self._outcome(reply, lambda: self._engine.abandon(work, reply))
         self._usage += Usage(0, work.computed, 0, 0, 0)
         return [Session(self._engine, lease, self) for lease in leases]
 
-    async def concat(self, branches: Sequence[Session], mode: Literal["concat", "concat_kv"]) -> None:
+    async def concat(self, branches: Sequence[Session], mode: Literal["concat", "concat_kv"]) -> float | None:
         """Append what each branch added since it was forked, in order, as if it had been written here.
 
         Sampled tokens keep their ids; text is encoded where it now stands. What differs is computed when next needed.
         With "concat_kv" the branches' tokens are taken as they are, and what was computed for them is moved here: they
-        do not see each other. Raises EngineError("unsupported") where the model's keys cannot be moved.
+        do not see each other. Raises EngineError("unsupported") where the model's keys cannot be moved, or where a
+        branch's text melts into a token of the text before it. Returns what `measure_joins` asks for, else None.
         """
-        if mode == "concat_kv" and branches and not self._context.empty:
-            await self._join(branches)
-            return
-        await self._settle()
-        found, last = self._context, self
+        for one in (self, *branches):
+            await one._settle()
+        divergence = None
+        if mode == "concat_kv":
+            divergence = await self._concat_kv(branches)
+        else:
+            self._replay(branches)
+        if branches:
+            self._role, self._bare = branches[-1]._role, branches[-1]._bare
+        return divergence
+
+    def _replay(self, branches: Sequence[Session]) -> None:
+        """Write what the branches wrote."""
+        found = self._context
         for branch in branches:
-            await branch._settle()
             # A first message brings BOS and the default system message along; the second of two brings none.
             skip = branch._lead if branch._base == 0 and not found.empty else 0
             found = found.replay(branch._context.log[branch._base + skip :], self._engine.vocabulary)
-            last = branch
         if self._context.empty:
             self._lead = next((b._lead for b in branches if not b._context.empty), 0)
-        self._context, self._role, self._bare = found, last._role, last._bare
+        self._context = found
 
-    async def _join(self, branches: Sequence[Session]) -> None:
+    async def _concat_kv(self, branches: Sequence[Session]) -> float | None:
         """Concatenate keys and values; see `concat`."""
+        if not self._engine.joins_keys:
+            raise EngineError("unsupported", "this model's keys cannot be moved to other positions")
+        pieces, found, lead = self._pieces(branches)
+        if found is self._context:
+            return None
+        self._limit(len(found.ids))
+        await _together([one._compute() for one in (self, *branches)])
+        joining = self._engine.join(pieces)
+        lease = await self._outcome(joining, lambda: self._engine.discard(joining))
+        try:
+            divergence = await self._measure(lease, found.ids) if self._engine.config.measure_joins else None
+        except BaseException:
+            self._engine.release(lease)
+            raise
+        self._engine.release(self._lease)
+        self._lease, self._context, self._lead = lease, found, lead
+        return divergence
+
+    def _pieces(self, branches: Sequence[Session]) -> tuple[list[Piece], Context, int]:
+        """What is put one behind the other, the context that it gives (this one where the branches added nothing), and
+        the leading entries of its log."""
         vocabulary = self._engine.vocabulary
-        for one in (self, *branches):
-            await one._settle()
         own = self._context.encode(vocabulary)
-        tokens: list[tuple[int, Origin]] = []
-        pieces: list[Piece] = [Piece(self._lease, 0, len(own))]
-        for branch in branches:
+        pieces = [Piece(self._lease, 0, len(own))]
+        found, lead = self._context, self._lead
+        for branch in (branch for branch in branches if not branch._context.empty):
             ids = branch._context.encode(vocabulary)
-            if ids[: len(own)] != own:
-                raise EngineError("unsupported", "a branch's first token reaches back into what it was forked from")
-            tokens.extend((token.id, token.origin) for token in branch.trace()[len(own) :])
-            pieces.append(Piece(branch._lease, len(own), len(ids)))
-        self._limit(len(own) + len(tokens))
-        for one in (self, *branches):
-            await one._compute()
-        lease = await self._engine.join(pieces).wait()
-        old, self._lease = self._lease, lease
-        self._engine.release(old)
-        self._context = self._context.splice(own, tokens)
-        self._role, self._bare = branches[-1]._role, branches[-1]._bare
+            tokens: list[tuple[int, Origin]] = [(token.id, token.origin) for token in branch.trace()]
+            opening = Context().replay(branch._context.log[: branch._lead], vocabulary).encode(vocabulary)
+            shared = own or opening
+            if ids[: len(shared)] != shared:
+                raise EngineError("unsupported", "a branch's text melts into the last token before the fork")
+            if found.empty and opening:
+                # Apart from the rest, because the first text here may turn out to be a later one elsewhere.
+                found, lead = found.splice([], tokens[: len(opening)]), 1
+                pieces.append(Piece(branch._lease, 0, len(opening)))
+            found = found.splice(found.encode(vocabulary), tokens[len(shared) :])
+            pieces.append(Piece(branch._lease, len(shared), len(ids)))
+        return pieces, found, lead
+
+    async def _measure(self, joined: Lease, ids: Sequence[int]) -> float:
+        reply: Reply[float] = Reply()
+        agreement = Agreement(joined, ids, reply, self._count)
+        self._engine.measure(agreement)
+        return await self._outcome(reply, lambda: self._engine.cancel(agreement))
 
     async def _compute(self) -> None:
         """Compute the context as it is."""
         reply: Reply[Prefill] = Reply()
         work = self._engine.compute(self._lease, self._context.encode(self._engine.vocabulary), reply)
-        self._running, self._abort = reply, lambda: self._engine.cancel(work)
-        try:
-            self._usage += Usage(0, (await reply.wait()).computed, 0, 0, 0)
-        except asyncio.CancelledError:
-            self._abort()
-            raise
+        done = await self._outcome(reply, lambda: self._engine.cancel(work))
+        self._usage += Usage(0, done.computed, 0, 0, 0)
 
     async def close(self) -> None:
         """Let go of keys and values; a request that runs is cancelled first. Idempotent."""
@@ -271,6 +293,15 @@ class Session:
             await self._running.settled()
             self._running = None
 
+    async def _outcome(self, reply: Reply[T], abort: Callable[[], None]) -> T:
+        """What a request ends with; where the caller leaves, it is ended."""
+        self._running, self._abort = reply, abort
+        try:
+            return await reply.wait()
+        except asyncio.CancelledError:
+            abort()
+            raise
+
     def _prompt(self) -> list[int]:
         self._context = self._started()
         prompt = self._context.encode(self._engine.vocabulary)
@@ -300,6 +331,13 @@ class Session:
 
 def _nothing() -> None:
     return
+
+
+async def _together(requests: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Await all of them, so that they may run in one step; then raise what the first one raised."""
+    for outcome in await asyncio.gather(*requests, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
 
 
 def _scaffold(parts: Sequence[Part]) -> list[Written]:

@@ -48,6 +48,10 @@ _OWN: dict[str, dict[str, Any]] = {
     },
     "phi3": {"sliding_window": None},
     "gpt_oss": {"sliding_window": 24, "num_local_experts": 4, "num_experts_per_tok": 2},
+    # Keys that do not turn with the position, in the first layer.
+    "smollm3": {"no_rope_layers": [0, 1]},
+    # Keys that turn differently by layer.
+    "gemma3_text": {"sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"]},
 }
 
 
@@ -68,7 +72,7 @@ def write_tokenizer(folder: Path, kind: str = "byte_level", *, template: str | N
 
 
 def build(folder: Path, architecture: str = "llama", *, seed: int = 0) -> Path:
-    """A model folder (safetensors, float32) of one of ARCHITECTURES. Takes well under a second once torch is there."""
+    """A model folder (safetensors, float32) of one of ARCHITECTURES, or of another one of transformers. Takes well under a second once torch is there."""
     import torch
     import transformers
 

@@ -16,8 +16,8 @@ from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.pool import Pool
 from sglspec_engine.types import EngineError
 
-Rotate = Callable[[torch.Tensor, int], torch.Tensor]
-"""(keys [heads, n, dim], positions to move by) → keys [heads, n, dim]."""
+Rotate = Callable[[int, torch.Tensor, int], torch.Tensor]
+"""(layer, keys [heads, n, dim], positions to move by) → keys [heads, n, dim]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ def join(pool: Pool, pieces: Sequence[Piece], rotate: Rotate) -> Lease:
         at = 0
         for piece in (p for p in pieces if p.end > p.start):
             views = piece.lease.views(layer, 0)
-            keys.append(rotate(torch.cat([k for k, _ in views], dim=1)[:, piece.start : piece.end], at - piece.start))
+            own = torch.cat([k for k, _ in views], dim=1)[:, piece.start : piece.end]
+            keys.append(rotate(layer, own, at - piece.start))
             values.append(torch.cat([v for _, v in views], dim=1)[:, piece.start : piece.end])
             at += piece.end - piece.start
         lease.write(layer, torch.cat(keys, dim=1), torch.cat(values, dim=1))

@@ -25,7 +25,7 @@ from sglspec_engine.kv.arena import KVLayout, LayerShape
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.model.fused import fuse_layers
 from sglspec_engine.model.linear import choose, pack_linears
-from sglspec_engine.model.rope import Rotation
+from sglspec_engine.model.rope import PROBE_POSITIONS, PROBE_TOKENS, find_rotation
 from sglspec_engine.types import EngineError
 
 _NAME = "sglspec"
@@ -34,12 +34,14 @@ _REFUSED_KWARGS = ("indices", "block_indices", "position_bias")
 
 @dataclass(slots=True)
 class _Call:
-    """What travels through one forward. `plan` is None in the probe, which records shapes instead of attending."""
+    """What travels through one forward. `plan` is None in the probe, which records keys and shapes
+    instead of attending."""
 
     plan: AttentionPlan | None
     attention: Attention
     windows: tuple[int | None, ...]
     shapes: dict[int, LayerShape] = field(default_factory=dict)
+    keys: dict[int, Tensor] = field(default_factory=dict)
 
 
 class ModelRunner:
@@ -67,7 +69,9 @@ class ModelRunner:
             self.fused_layers = fuse_layers(model, _attend, self._probe_arguments)
         self.packed = pack_linears(model, packing)
         self._hook = model.get_input_embeddings().register_forward_hook(self._count)
-        self.layout, self.vocabulary_width = self._probe()
+        self.layout, self.vocabulary_width, keys = self._probe()
+        self.rotation = find_rotation(model, config, keys)
+        """How keys move to other positions, None where they cannot."""
         metrics.embedded_tokens = metrics.forwards = 0
 
     def forward(self, ids: Sequence[int], positions: Sequence[int], plan: AttentionPlan, keep: Sequence[int]) -> Tensor:
@@ -78,10 +82,6 @@ class ModelRunner:
         """
         logits = self._run(ids, positions, keep, _Call(plan, self._attention, self._windows))
         return logits[0].float().cpu()
-
-    def rotation(self) -> Rotation:
-        """How keys move to other positions. Raises EngineError("unsupported") where they cannot."""
-        return Rotation(self._model, self.layout.layers[0].key_dim)
 
     def close(self) -> None:
         """Take the counting hook off the model."""
@@ -104,16 +104,18 @@ class ModelRunner:
         """What one decoder layer is called with to attend by `attention`."""
         return {"attention_mask": None, "sglspec_call": _Call(AttentionPlan(()), attention, self._windows)}
 
-    def _probe(self) -> tuple[KVLayout, int]:
-        """One token through the model, to learn what every layer's keys and values look like."""
+    def _probe(self) -> tuple[KVLayout, int, list[Tensor]]:
+        """A few tokens at two positions through the model, to learn what every layer's keys and values look like.
+        Returns that, the width of the logits, and each layer's keys."""
         call = _Call(None, self._attention, self._windows)
-        logits = self._run([0], [0], [0], call)
+        positions = [position for position in PROBE_POSITIONS for _ in range(PROBE_TOKENS)]
+        logits = self._run([*range(PROBE_TOKENS)] * 2, positions, [0], call)
         layers = len(call.shapes)
         if sorted(call.shapes) != list(range(layers)) or layers != len(self._windows):
             raise EngineError("unsupported", "a layer of this model does not use the common attention interface")
         shapes = tuple(call.shapes[i] for i in range(layers))
         dtype = next(self._model.parameters()).dtype
-        return KVLayout(shapes, dtype, self.device), int(logits.shape[-1])
+        return KVLayout(shapes, dtype, self.device), int(logits.shape[-1]), [call.keys[i] for i in range(layers)]
 
     def _count(self, module: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
         self._metrics.embedded_tokens += output.shape[0] * output.shape[1]
@@ -150,6 +152,7 @@ def _attend(
             raise EngineError("unsupported", f"{type(module).__name__} asks for {name}")
     if sglspec_call.plan is None:
         sglspec_call.shapes[layer] = LayerShape(key.shape[1], key.shape[3], value.shape[3])
+        sglspec_call.keys[layer] = key[0]
         return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
     options = AttentionOptions(
         scaling=query.shape[-1] ** -0.5 if scaling is None else float(scaling),

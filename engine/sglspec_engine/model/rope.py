@@ -4,48 +4,79 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sglspec_engine.types import EngineError
+PROBE_TOKENS = 8
+PROBE_POSITIONS = (3, 11)
 
 
 class Rotation:
     """Rotates keys by a number of positions.
 
     A rotation by p followed by one by d is one by p + d, so keys that were computed at one position can be had at
-    another one. Raises EngineError("unsupported") for a model where this does not hold, or that has no such code.
+    another one. `layers`: for each, whether its keys turn with the position at all; some models have layers without.
     """
 
-    def __init__(self, model: Any, dim: int) -> None:
-        base = model.base_model
-        self._embedding: Any = getattr(base, "rotary_emb", None)
-        self._apply: Any = getattr(sys.modules[type(base).__module__], "apply_rotary_pos_emb", None)
-        if self._embedding is None or self._apply is None or not self._adds_up(dim):
-            raise EngineError("unsupported", "this model's keys cannot be moved to other positions")
+    def __init__(self, embedding: Any, apply: Any, kinds: Sequence[str | None]) -> None:
+        """embedding, apply: the model's modules for that; kinds: per layer, what the embedding is told about it."""
+        self._embedding = embedding
+        self._apply = apply
+        self._kinds = kinds
+        self.layers: tuple[bool, ...] = (True,) * len(kinds)
 
     @torch.inference_mode()
-    def __call__(self, keys: Tensor, by: int) -> Tensor:
-        """keys [heads, n, dim] at the positions they have plus `by`. Computed in fp32."""
-        return keys if by == 0 else self._rotate(keys.float(), by, scaled=False).to(keys.dtype)
+    def __call__(self, layer: int, keys: Tensor, by: int) -> Tensor:
+        """keys [heads, n, dim] of a layer at the positions they have plus `by`. Computed in fp32."""
+        if by == 0 or not self.layers[layer]:
+            return keys
+        kind = self._kinds[layer]
+        at = torch.tensor([[0, by]], device=keys.device)
+        turned = keys.float()[None]
+        cos, sin = self._embedding(turned, at, *(() if kind is None else (kind,)))
+        # Some kinds lengthen what they rotate, as position 0 shows; keys that were rotated once are that already.
+        scale = cos[:, :1]
+        return self._apply(turned, turned, cos[:, 1:] / scale, sin[:, 1:] / scale)[1][0].to(keys.dtype)
 
-    def _rotate(self, keys: Tensor, by: int, *, scaled: bool) -> Tensor:
-        at = torch.tensor([[by]], device=keys.device)
-        cos, sin = self._embedding(keys[None], at)
-        if not scaled:
-            # Some kinds lengthen what they rotate; keys that were rotated once are that already.
-            scale = float(getattr(self._embedding, "attention_scaling", 1.0))
-            cos, sin = cos / scale, sin / scale
-        return self._apply(keys[None], keys[None], cos, sin)[1][0]
 
-    @torch.inference_mode()
-    def _adds_up(self, dim: int) -> bool:
-        keys = torch.linspace(-1, 1, dim, device=next(self._embedding.buffers()).device).reshape(1, 1, dim)
+def find_rotation(model: Any, config: Any, probed: Sequence[Tensor]) -> Rotation | None:
+    """How this model's keys move, None where they cannot be.
+
+    probed: per layer the keys [heads, 2 × PROBE_TOKENS, dim] of the same tokens at the first and then at the second of
+    PROBE_POSITIONS, without attention, so that they differ by their position only. Every layer is compared with it.
+    """
+    base = model.base_model
+    embedding: Any = getattr(base, "rotary_emb", None)
+    apply: Any = getattr(sys.modules[type(base).__module__], "apply_rotary_pos_emb", None)
+    if embedding is None or apply is None:
+        return None
+    kinds: Sequence[str | None] = [None] * len(probed)
+    if "layer_type" in inspect.signature(embedding.forward).parameters:
+        kinds = config.layer_types
+    rotation = Rotation(embedding, apply, kinds)
+    turns: list[bool] = []
+    for layer, keys in enumerate(probed):
+        here, there = keys.split(PROBE_TOKENS, dim=1)
         try:
-            twice = self._rotate(self._rotate(keys, 3, scaled=True), 8, scaled=False)
-            return bool(torch.allclose(twice, self._rotate(keys, 11, scaled=True), atol=1e-4))
-        except (TypeError, ValueError, RuntimeError, KeyError):
-            return False
+            moved = rotation(layer, here, PROBE_POSITIONS[1] - PROBE_POSITIONS[0])
+        except Exception:  # code that is called in another way than the common one may fail in any
+            return None
+        turned, still = _near(moved, there), _near(here, there)
+        if turned == still:  # neither, or keys that are all zero, which tell nothing
+            return None
+        turns.append(turned)
+    rotation.layers = tuple(turns)
+    return rotation
+
+
+def _near(moved: Tensor, there: Tensor) -> bool:
+    """Whether keys are the same but for rounding."""
+    moved, there, exact = moved.float(), there.float(), there.dtype == torch.float32
+    return moved.shape == there.shape and bool(
+        (moved - there).abs().max() <= there.abs().max() * (1e-3 if exact else 2e-2)
+    )
