@@ -26,7 +26,6 @@ def walk_fork(flow: Flow, step: Fork) -> None:
         flow.names.local(variable, flow.state, flow.place)
     elif isinstance(step.spec, Param):
         flow.compiler.param(step.spec)
-    _not_yet(flow, step)
     before = flow.state.part()
     if step.branches is not None:
         _named(flow, step, before)
@@ -89,13 +88,6 @@ def _into(flow: Flow, step: Fork, record: Type, *, records: bool) -> None:
     assert step.into is not None
     site = Site(step.into.name, step.into.append, step.into.node, id(step))
     flow.names.bind(site, array(record) if records else record, flow.state, flow.place)
-
-
-def _not_yet(flow: Flow, step: Fork) -> None:
-    if step.join == "concat_kv":
-        help = "Write `join: concat`: the same text, computed anew."
-        message = "`join: concat_kv` is not yet in this build"
-        flow.report.add(flow.document.diagnostic("S220", message, step.at("join"), help=help))
 
 
 def _identical(flow: Flow, step: Fork, used: set[str]) -> None:

@@ -39,6 +39,7 @@ class Capabilities:
     grammar: bool = True
     score: bool = True
     concat_kv: bool = False
+    """Whether branches can be joined without computing their text again."""
     images: bool = False
     concurrent: bool = True
     """False: branches run one after another in order (scripted replies are taken in that order)."""
@@ -77,8 +78,12 @@ class Session(Protocol):
         """`n` copies that share everything so far (open message included)."""
         ...
 
-    async def concat(self, branches: Sequence[Session], mode: Concat) -> None:
-        """Append what each branch added since it was forked from this session, in order."""
+    async def concat(self, branches: Sequence[Session], mode: Concat) -> float | None:
+        """Append what each branch added since it was forked from this session, in order.
+
+        "concat_kv" raises EngineError("unsupported") where these branches cannot be joined so. Returns how far the next
+        token's distribution is from an exact context's (Kullback-Leibler, in nats) where that was measured.
+        """
         ...
 
     def text(self) -> str:

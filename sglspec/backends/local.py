@@ -53,12 +53,13 @@ class LocalBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this backend can do; `chat` as the model has a usable template or not."""
+        """What this backend can do with this model."""
+        chat = True
         try:
             self.require_chat()
         except EngineError:
-            return Capabilities(chat=False)
-        return Capabilities()
+            chat = False
+        return Capabilities(chat=chat, concat_kv=self.engine.joins_keys)
 
     def require_chat(self) -> None:
         """Raise EngineError("no_template" | "template") when the model has no usable chat template."""
@@ -100,14 +101,14 @@ class LocalSession:
         """`n` copies that share everything so far."""
         return [LocalSession(child) for child in await self._session.fork(n)]
 
-    async def concat(self, branches: Sequence[Session], mode: Concat) -> None:
+    async def concat(self, branches: Sequence[Session], mode: Concat) -> float | None:
         """Append what each branch added. Branches of another backend are refused."""
         inner: list[EngineSession] = []
         for branch in branches:
             if not isinstance(branch, LocalSession):
                 raise EngineError("internal", "a branch of another backend cannot be joined here")
             inner.append(branch._session)
-        await self._session.concat(inner, mode)
+        return await self._session.concat(inner, mode)
 
     def text(self) -> str:
         """The whole context as text."""

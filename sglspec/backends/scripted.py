@@ -69,7 +69,7 @@ class ScriptedBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(grammar=False, concurrent=False)
+        return Capabilities(grammar=False, concat_kv=True, concurrent=False)
 
     def require_chat(self) -> None:
         return
@@ -130,8 +130,7 @@ class ScriptedSession:
         return [ScriptedSession(self._script, self._text) for _ in range(n)]
 
     async def concat(self, branches: Sequence[Session], mode: Concat) -> None:
-        if mode != "concat":
-            raise EngineError("unsupported", "a scripted run has no concat_kv")
+        """Text is all there is here, and both modes give the same."""
         for branch in branches:
             assert isinstance(branch, ScriptedSession)
             self._text += branch._text[branch._forked_at :]

@@ -450,7 +450,7 @@ class Fork(Step):
     spec: ForkSpec = Field(alias="fork", description="A variable (with `in`), a count, or named branches.")
     items: ItemsField | None = Field(None, alias="in", description="A list, or an expression that gives one.")
     do: StepList | None = Field(None, description="The steps of each branch.")
-    join: Annotated[str, OneOf(("gather", "concat", "concat_kv"), later=("concat_kv",))] | None = Field(
+    join: Annotated[str, OneOf(("gather", "concat", "concat_kv"))] | None = Field(
         None, description="What becomes of the branches (gather)."
     )
     fallback: Annotated[str, OneOf(("concat",))] | None = Field(

@@ -10,12 +10,13 @@ from typing import Any, cast
 
 import sglspec.expressions as ev
 from sglspec.analysis.bindings import BoundNames, bound_names
-from sglspec.backends.base import EngineError
+from sglspec.backends.base import EngineError, Session
 from sglspec.diagnostics import SpecError
 from sglspec.document.fields import Param, Target
 from sglspec.document.model import AnyStep, Fork
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.limits import LimitReached
+from sglspec.runtime.needs import FALLBACK
 from sglspec.runtime.scope import Bound, Gathered
 from sglspec.runtime.signals import NextRound
 
@@ -46,7 +47,7 @@ async def run_fork(frame: Frame, step: Fork, run_steps: RunSteps) -> None:
     frame.emit("fork.opened", step.verb_node, fork=fork_id, width=len(branches))
     job = Join(frame, step, branches, names, gathered, run_steps, starts, records)
     frame.joins.append(job)
-    if step.join == "concat":
+    if step.join in ("concat", "concat_kv"):
         await job.run()
         await _concat(frame, step, branches)
         await job.close()
@@ -274,10 +275,14 @@ def _error_value(error: SpecError) -> dict[str, Any]:
 
 
 async def _concat(frame: Frame, step: Fork, branches: list[Branch]) -> None:
-    """Append the branches' new text in order, exactly as if it had been written here."""
+    """Append the branches' new text in order, as if it had been written here."""
     kept = [branch for branch in branches if branch.error is None]
+    sessions = [branch.frame.session for branch in kept]
     try:
-        await frame.session.concat([branch.frame.session for branch in kept], "concat")
+        if step.join == "concat_kv":
+            await _concat_kv(frame, step, sessions)
+        else:
+            await frame.session.concat(sessions, "concat")
     except EngineError as problem:
         raise frame.engine_error(problem, step.verb_node) from None
     for branch in kept:
@@ -285,6 +290,23 @@ async def _concat(frame: Frame, step: Fork, branches: list[Branch]) -> None:
         text = branch.frame.transcript.added()
         if text:
             frame.emit("text", step.verb_node, text=text, origin="generated", joined=True)
+
+
+async def _concat_kv(frame: Frame, step: Fork, sessions: list[Session]) -> None:
+    """Join what was computed for the branches, or, with `fallback: concat`, their text where that cannot be done."""
+    if frame.shared.backend.capabilities.concat_kv:
+        try:
+            divergence = await frame.session.concat(sessions, "concat_kv")
+        except EngineError as problem:
+            if problem.kind != "unsupported":
+                raise
+            if step.fallback is None:
+                raise frame.error("S606", str(problem), step.at("join"), help=FALLBACK) from None
+        else:
+            frame.emit("context.joined", step.at("join"), mode="concat_kv", divergence=divergence)
+            return
+    await frame.session.concat(sessions, "concat")
+    frame.emit("context.joined", step.at("join"), mode="concat", divergence=None)
 
 
 def first_error(problems: BaseExceptionGroup[SpecError]) -> SpecError:

@@ -22,6 +22,7 @@ from sglspec.runtime.fork import first_error
 from sglspec.runtime.frame import ENGINE_CODES, Frame, Shared
 from sglspec.runtime.interpreter import run_steps
 from sglspec.runtime.limits import Bounds, LimitTracker, document_bounds
+from sglspec.runtime.needs import unmet
 from sglspec.runtime.result import Result, Status
 from sglspec.runtime.scope import Bound, Scope
 from sglspec.runtime.signals import ReturnProgram
@@ -117,8 +118,8 @@ class Run:
 
     async def _main_frame(self) -> Frame:
         shared = self._shared
-        if shared.program.chat:
-            shared.backend.require_chat()
+        if missing := [*unmet(shared.program, shared.backend)]:
+            raise SpecError(*missing)
         names: dict[str, Any] = {name: Bound(value, "input") for name, value in self._inputs.items()}
         names |= {name: Bound([]) for name in shared.program.appending}
         session = await shared.backend.open(shared.program.name)

@@ -124,7 +124,6 @@ ROWS: list[tuple[str, str, str]] = [
     ("logprobs in defaults", "S220", "defaults:\n  §logprobs: 3\nsteps:\n  - gen: a\n"),
     ("defs", "S220", "§defs: {}\nsteps:\n  - gen: a\n"),
     ("use", "S220", "§use: {}\nsteps:\n  - gen: a\n"),
-    ("concat_kv", "S220", "steps:\n  - fork: 2\n    do: ['{{ loop.index }}', {gen: a}]\n    join: §concat_kv\n"),
     ("image input", "S220", "inputs: {a: §image}\nsteps:\n  - '{{ a }}'\n"),
     ("half a schema", "S203", "inputs: {s: object}\nsteps:\n  - gen: a\n    schema: §'x {{ s }}'\n"),
     ("schema by name", "S220", "steps:\n  - gen: a\n    §schema: person\n"),

@@ -25,7 +25,7 @@ async def test_a_small_program(folder: Path) -> None:
     assert isinstance(backend, Backend)
     assert backend.model_name == folder.name
     assert backend.capabilities.chat
-    assert not backend.capabilities.concat_kv
+    assert backend.capabilities.concat_kv
     backend.require_chat()
     session = await backend.open("main")
     assert isinstance(session, Session)

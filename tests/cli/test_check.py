@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from .conftest import HELLO
+from tests.engine import tiny
+
+from .conftest import FORK, HELLO
 
 WRONG = "sglspec: v1\nsteps:\n  - gen: x\n    max_token: 3\n"
 WARNED = HELLO.replace("{{ city }}", "It")
@@ -86,3 +88,28 @@ def test_colours_on_a_terminal_only(cli, terminal, write):
     assert "\x1b[" in terminal("check", "wrong.yaml").out
     assert "\x1b[" not in terminal("check", "wrong.yaml", NO_COLOR="1").out
     assert "\x1b[" not in cli("check", "wrong.yaml").out
+
+
+JOIN = "sglspec: v1\nsteps:\n  - fork: 2\n    do: '{{ loop.index }}'\n    join: concat_kv\n"
+
+
+def test_a_backend_tells_what_it_cannot_do(cli, write, tmp_path):
+    write("chat.yaml", FORK)
+    write("join.yaml", JOIN)
+    write("wrong.yaml", WRONG)
+    write("replies.yaml", "{}")
+    assert cli("check", "--backend", "scripted:replies.yaml", "join.yaml", "chat.yaml").code == 0
+    tiny.write_tokenizer(tiny.build(tmp_path / "fixed", "gpt2"), template=None)
+    done = cli("check", "--model", "fixed", "join.yaml", "chat.yaml", "wrong.yaml")
+    assert done.code == 1
+    assert "join.yaml:5:11: error S606" in done.out
+    assert "chat.yaml:" in done.out and "S604" in done.out
+    assert "S201" in done.out
+    assert done.out.splitlines()[-1] == "3 documents, 3 with errors"
+
+
+def test_a_backend_that_is_none(cli, write):
+    write("hello.yaml", HELLO)
+    done = cli("check", "--backend", "cloud", "hello.yaml")
+    assert (done.code, done.out) == (5, "")
+    assert "S601" in done.err

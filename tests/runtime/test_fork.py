@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from sglspec.backends.base import EngineError
+from sglspec.backends.base import Concat, EngineError, Session
+from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
 from sglspec.runtime.run import RunOptions
 from tests.runtime.fake import FakeBackend, program, run_scripted, start, steps
 
@@ -134,6 +136,77 @@ async def test_concat_of_messages():
     source = '- user: Go\n- fork: d\n  in: [a, b]\n  join: concat\n  do:\n    - user: "{{ d }}"\n    - gen: x\n'
     result = await run_scripted(steps(source), {}, {"x": ["1", "2"]})
     assert [m["content"] for m in result.messages] == ["Go", "a", "1", "b", "2"]
+
+
+KV = """
+- "Q"
+- fork: d
+  in: [x, y]
+  do: ["[{{ d }}]", {gen: tip}]
+  join: concat_kv
+- "."
+"""
+
+
+async def test_concat_kv_gives_the_text_of_concat():
+    run = start(steps(KV), {}, ScriptedBackend({"tip": ["1", "2"]}))
+    result = await run.wait()
+    assert result.text == "Q[x]1[y]2."
+    (joined,) = [event for event in run.log.events if event.type == "context.joined"]
+    assert (joined.step, joined.data) == ("/steps/1/join", {"mode": "concat_kv", "divergence": None})
+
+
+async def test_a_backend_without_concat_kv_is_told_before_anything_runs_unless_there_is_a_fallback():
+    backend = FakeBackend({"tip": "1"})
+    failed = await start(steps(KV), {}, backend).wait()
+    assert failed.error is not None and failed.error.code == "S606" and failed.text == ""
+    assert failed.error.range is not None and failed.error.range.start.line == 7
+    assert backend.requests == []
+    run = start(steps(KV.replace("join:", "fallback: concat\n  join:")), {}, backend)
+    assert (await run.wait()).text == "Q[x]1[y]1."
+    assert [e.data["mode"] for e in run.log.events if e.type == "context.joined"] == ["concat"]
+    nested = steps(
+        "- fork: 2\n  do:\n    - if: loop.first\n      then:\n        - fork: 1\n          do: x\n          join: concat_kv\n"
+    )
+    refused = await start(nested, {}, backend).wait()
+    assert refused.error is not None and refused.error.code == "S606"
+
+
+class Refusing(ScriptedSession):
+    """Branches that cannot be joined, for a reason that shows at the join only."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(Script({"tip": "1"}))
+        self._kind = kind
+
+    async def concat(self, branches: Sequence[Session], mode: Concat) -> float | None:
+        if mode == "concat_kv":
+            raise EngineError(self._kind, "it melts")
+        return await super().concat(branches, mode)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fallback", "code"),
+    [
+        ("unsupported", False, "S606"),
+        ("unsupported", True, None),
+        ("limit", False, "S712"),
+        ("limit", True, "S712"),
+    ],
+)
+async def test_a_join_that_fails(kind: str, fallback: bool, code: str | None, monkeypatch: pytest.MonkeyPatch):
+    backend = ScriptedBackend({})
+
+    async def refusing(label: str = "") -> Session:
+        return Refusing(kind)
+
+    monkeypatch.setattr(backend, "open", refusing)
+    source = KV.replace("join:", "fallback: concat\n  join:") if fallback else KV
+    result = await start(steps(source), {}, backend).wait()
+    assert (result.error.code if result.error is not None else None) == code
+    assert result.text == ("Q[x]1[y]1." if code is None else "Q")
+    if code == "S606":
+        assert result.error is not None and "fallback: concat" in (result.error.help or "")
 
 
 @pytest.mark.parametrize(
