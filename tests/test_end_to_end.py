@@ -192,7 +192,7 @@ steps:
       - fork: 2
         join: concat
         do:
-          - "{{ loop.index }}"
+          - "\\n{{ loop.index }}"
           - gen: a
             max_tokens: 4
       - gen: b
@@ -200,9 +200,10 @@ steps:
 """
 
 
-async def test_cancelling_at_any_moment_leaves_nothing_behind(tiny_llama: Path):
+@pytest.mark.parametrize("join", ["concat", "concat_kv"])
+async def test_cancelling_at_any_moment_leaves_nothing_behind(join: str, tiny_llama: Path):
     backend = await open_local(tiny_llama)
-    program = program_of(NESTED)
+    program = program_of(NESTED.replace("join: concat", f"join: {join}"))
     for moment in range(0, 90, 3):
         run = start(program, {}, backend, RunOptions(seed=1))
         for _ in range(moment):
@@ -219,6 +220,118 @@ async def test_cancelling_at_any_moment_leaves_nothing_behind(tiny_llama: Path):
         await asyncio.sleep(0.01)
     assert backend.engine.pool.live_leases == 0
     await backend.engine.check()
+    await backend.close()
+
+
+KV = """
+sglspec: v1
+steps:
+  - "Facts.\\n"
+  - fork: planet
+    in: [Mars, Venus, Pluto]
+    join: JOIN
+    do:
+      - "{{ planet }} is"
+      - gen: fact
+        max_tokens: 6
+        ignore_eos: true
+      - ".\\n"
+  - "In short:"
+  - gen: summary
+    max_tokens: 3
+    ignore_eos: true
+"""
+
+
+async def test_a_join_of_keys_and_values_computes_every_token_once(tiny_llama: Path):
+    backend, other = await open_local(tiny_llama), await open_local(tiny_llama)
+    result = await execute(program_of(KV.replace("JOIN", "concat_kv")), {}, backend, RunOptions(1, trace=True))
+    assert result.error is None
+    # The last token that was generated is computed by nobody.
+    assert result.usage.computed_tokens == backend.engine.metrics.embedded_tokens == len(result.trace) - 1
+    exact = await execute(program_of(KV.replace("JOIN", "concat")), {}, other, RunOptions(seed=1))
+    assert exact.usage.computed_tokens > result.usage.computed_tokens
+    assert exact.outputs["fact"] == result.outputs["fact"]
+    assert exact.text.startswith(result.text.removesuffix(result.outputs["summary"]))
+    assert backend.engine.pool.live_bytes == 0
+    await backend.close()
+    await other.close()
+
+
+MANY_ROLES = """
+sglspec: v1
+steps:
+  - system: Short.
+  - user: Go
+  - fork:
+      one: [{user: a}, {assistant: {gen: x, max_tokens: 3, ignore_eos: true}}]
+      two: [{user: [b, {fork: 2, do: " {{ loop.index }}", join: concat_kv}]}]
+      nothing: [{set: {y: 1}}]
+      broken: [{user: c}, {fail: no}]
+    join: concat_kv
+    on_error: skip
+  - user: So?
+  - gen: z
+    max_tokens: 3
+"""
+
+
+async def test_a_join_of_messages_of_an_empty_branch_and_of_one_that_failed(tiny_llama: Path):
+    backend = await open_local(tiny_llama)
+    result = await execute(program_of(MANY_ROLES), {}, backend, RunOptions(seed=1))
+    assert result.error is None
+    assert [message["role"] for message in result.messages] == [
+        "system",
+        "user",
+        "user",
+        "assistant",
+        "user",
+        "user",
+        "assistant",
+    ]
+    assert result.messages[4]["content"] == "b 1 2"
+    assert result.text.count("<|im_start|>") == 7
+    for message in result.messages:
+        assert f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" in result.text + "<|im_end|>\n"
+    assert backend.engine.pool.live_bytes == 0
+    await backend.close()
+
+
+async def test_how_far_off_a_join_is_comes_with_its_event(tiny_llama: Path):
+    backend = await open_local(tiny_llama, measure_joins=True)
+    run = start(program_of(KV.replace("JOIN", "concat_kv")), {}, backend, RunOptions(seed=1))
+    result = await run.wait()
+    (event,) = [event for event in run.log.events if event.type == "context.joined"]
+    assert event.data["mode"] == "concat_kv" and event.data["divergence"] > 1e-4
+    assert result.usage.computed_tokens == backend.engine.metrics.embedded_tokens
+    await backend.close()
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+async def test_a_model_whose_keys_cannot_be_moved_joins_by_its_fallback(
+    fallback: bool, tiny_model: Callable[[str], Path]
+):
+    backend = await open_local(tiny_model("gpt2"))
+    assert not backend.capabilities.concat_kv
+    text = KV.replace("JOIN", "concat_kv" + "\n    fallback: concat" * fallback)
+    result = await execute(program_of(text), {}, backend, RunOptions(seed=1))
+    code = result.error.code if result.error is not None else None
+    assert code == (None if fallback else "S606")
+    assert (backend.engine.metrics.embedded_tokens > 0) == fallback
+    await backend.close()
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+async def test_text_that_melts_at_the_fork_joins_by_its_fallback(fallback: bool, tiny_llama: Path):
+    backend = await open_local(tiny_llama)
+    text = 'sglspec: v1\nsteps:\n  - "th"\n  - fork: 2\n    do: ["e", "{{ loop.index }}"]\n    join: concat_kv\n'
+    assert len(backend.engine.vocabulary.encode_content("the")) == len(backend.engine.vocabulary.encode_content("th"))
+    result = await execute(program_of(text + "    fallback: concat\n" * fallback), {}, backend, RunOptions(seed=1))
+    if fallback:
+        assert result.error is None and result.text == "the1e2"
+    else:
+        assert result.error is not None and result.error.code == "S606"
+        assert "fallback: concat" in (result.error.help or "")
     await backend.close()
 
 

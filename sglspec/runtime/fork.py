@@ -292,6 +292,9 @@ async def _concat(frame: Frame, step: Fork, branches: list[Branch]) -> None:
             frame.emit("text", step.verb_node, text=text, origin="generated", joined=True)
 
 
+APART = "Let the branches begin with a space or a new line, or the text before them end with a new line."
+
+
 async def _concat_kv(frame: Frame, step: Fork, sessions: list[Session]) -> None:
     """Join what was computed for the branches, or, with `fallback: concat`, their text where that cannot be done."""
     if frame.shared.backend.capabilities.concat_kv:
@@ -301,7 +304,7 @@ async def _concat_kv(frame: Frame, step: Fork, sessions: list[Session]) -> None:
             if problem.kind != "unsupported":
                 raise
             if step.fallback is None:
-                raise frame.error("S606", str(problem), step.at("join"), help=FALLBACK) from None
+                raise frame.error("S606", str(problem), step.at("join"), help=f"{APART} {FALLBACK}") from None
         else:
             frame.emit("context.joined", step.at("join"), mode="concat_kv", divergence=divergence)
             return
