@@ -31,6 +31,23 @@ def log_probability(logits: Floats, id: int) -> float:
     return float(wide[id]) - top - float(np.log(np.exp(wide - top).sum()))
 
 
+def likeliest(logits: Floats, count: int, vocabulary: int) -> list[tuple[int, float]]:
+    """The `count` likeliest ids below `vocabulary` of logits [n], the likeliest first (ties: the lower id), each with
+    its natural-log probability as `log_probability` gives it."""
+    count = min(count, vocabulary)
+    if count <= 0:
+        return []
+    every = logits.astype(np.float64)
+    wide = every[:vocabulary]
+    # All that may be among them, ties of the last one included: the order must not depend on how they are partitioned.
+    least = np.partition(wide, len(wide) - count)[len(wide) - count]
+    ids = np.flatnonzero(wide >= least)
+    ids = ids[np.argsort(-wide[ids], kind="stable")][:count]
+    top = float(every.max())
+    total = top + float(np.log(np.exp(every - top).sum()))
+    return [(int(id), float(wide[id]) - total) for id in ids]
+
+
 def gumbel(key: int, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """Standard Gumbel noise for token ids [n] at one position of one generation; see the module docstring."""
     base = _mix_int(_mix_int(key & _U64) ^ ((position + 1) * _GOLDEN & _U64))

@@ -57,29 +57,49 @@ class GenRequest:
     `grammar` is llguidance (Lark) grammar text, already validated; the whole generated text must match it.
     `noise_key` is a 64-bit number from run seed, step seed, branch path, loop rounds and attempt; together with
     the token's position in the context it fixes all randomness (results do not depend on the batch).
+    `stop_patterns` are regular expressions (see `text.patterns`); the text ends where a match is first complete.
+    `alternatives` is how many of the likeliest tokens to report beside each token. `label` and `candidate` (which of
+    how many texts for one step) are for other backends.
     """
 
     max_tokens: int = 256
     min_tokens: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
+    stop_patterns: tuple[str, ...] = ()
     keep_stop: bool = False
     ignore_eos: bool = False
     grammar: str | None = None
     sampling: Sampling = Sampling()
     noise_key: int = 0
+    alternatives: int = 0
     label: str = ""
+    candidate: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the likeliest tokens at a place: its id, its own text (broken UTF-8 as escapes), its log-probability under
+    the unmasked distribution, and whether it would have ended the text."""
+
+    id: int
+    text: str
+    logprob: float
+    end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     """One token of a generation: its id, the text it added to the value (may be "" while a character or a
-    possible stop is incomplete), and its log-probability under the unmasked distribution."""
+    possible stop is incomplete), and its log-probability under the unmasked distribution. `forced`: the constraint left
+    no choice; `end`: it ended the text; `top`: the likeliest tokens here, the likeliest first."""
 
     id: int
     text: str
     logprob: float
     forced: bool = False
+    end: bool = False
+    top: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +130,14 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a generation ended. `text` is the whole value (stop removed unless keep_stop); `matched` the stop
-    text or stop token id."""
+    """How a generation ended. `text` is the whole value (stop removed unless keep_stop); `matched` the text that was
+    the stop, or the stop token's id; `ahead` the likeliest tokens that would begin a text of no tokens."""
 
     reason: FinishReason
     text: str
     matched: str | int | None = None
     usage: Usage = Usage()
+    ahead: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

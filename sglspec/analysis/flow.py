@@ -64,7 +64,7 @@ from sglspec.expressions.syntax import Expression, Template
 
 PARAMS = (
     "max_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty",
-    "repetition_penalty", "seed",
+    "repetition_penalty", "seed", "n", "logprobs",
 )  # fmt: skip
 
 
@@ -132,6 +132,7 @@ class Flow:
         for name in PARAMS:
             self.compiler.param(getattr(options, name))
         self.compiler.texts(options.stop)
+        self.compiler.texts(options.stop_regex)
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
@@ -215,7 +216,11 @@ class Flow:
             self._inserted_schema(step.schema_.node)
         self.params(step)
         self.gens.sampling(step, self.document.spec.defaults)
-        self._bind(step, self.gens.constraint(step))
+        self._bind(step, self.gens.value_type(step))
+        if step.retry is not None:
+            self.compiler.param(step.retry.max)
+            if step.retry.until is not None:
+                self.condition(step.retry.until)
 
     def _inserted_schema(self, node: Scalar) -> None:
         """`schema: "{{ input }}"`: a value that is a schema."""

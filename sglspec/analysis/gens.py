@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sglspec.analysis import later
@@ -16,8 +16,9 @@ from sglspec.analysis.constraints import (
     type_constraint,
 )
 from sglspec.analysis.grammar import Step as PointerStep
+from sglspec.analysis.regexes import stop_pattern
 from sglspec.analysis.schemas import objects_without_required
-from sglspec.analysis.types import ANY, BOOLEAN, INTEGER, NUMBER, STRING, Type, of_decl, of_schema
+from sglspec.analysis.types import ANY, BOOLEAN, INTEGER, NUMBER, STRING, Type, array, of_decl, of_schema
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Param, Text
 from sglspec.document.load import Document
@@ -43,8 +44,16 @@ class GenChecker:
     faulty: Collection[Gen] = ()
     """Those whose `fields` have a fault already: that nothing matches them is no news."""
 
-    def constraint(self, gen: Gen) -> Type:
-        """Compiles the constraint and says what type the value has."""
+    def value_type(self, gen: Gen) -> Type:
+        """Compiles the constraint and says what type the variable has."""
+        single = self._constraint(gen)
+        if not gives_list(gen, self.document.spec.defaults):
+            return single
+        # A candidate that breaks its constraint is null.
+        return array(replace(single, nullable=True) if single is not STRING or gen.regex is not None else single)
+
+    def _constraint(self, gen: Gen) -> Type:
+        """Compiles the constraint and says what type a generated value has."""
         self._json_options(gen)
         if gen.regex is not None:
             self._regex(gen, gen.regex)
@@ -71,6 +80,9 @@ class GenChecker:
                 message = f"the option `{name}` is not yet in this build"
                 self.report.add(self.document.diagnostic("S220", message, options.key(name), help=later.OPTIONS[name]))
         self._token_counts(options, defaults)
+        self._candidates(options, defaults)
+        for pattern in options.stop_regex.items if options.stop_regex is not None else ():
+            self._stop_pattern(pattern)
         for text in options.stop.items if options.stop is not None else ():
             if text.source == "":
                 self._sampling_fault("a stop text is empty", text.node, "Leave it out: an empty text is everywhere.")
@@ -79,6 +91,30 @@ class GenChecker:
             self._logit_bias(options.logit_bias.node)
         if options.stop_token_ids is not None:
             self._token_ids(options.stop_token_ids.node)
+
+    def _candidates(self, options: Sampling, defaults: Sampling | None) -> None:
+        """`n` and `retry` ask for different texts, which only chance can give."""
+        if options.keep is not None and _last(options, defaults, "n") is None:
+            message = "`keep` goes with `n`"
+            self.report.add(
+                self.document.diagnostic("S213", message, options.key("keep"), help="Add `n`, or leave it out.")
+            )
+        if not isinstance(options, Gen):
+            return
+        many = _literal(options, defaults, "n")
+        wanted = "n" if isinstance(many, int) and many > 1 else "retry" if options.retry is not None else None
+        if wanted is not None and not _literal(options, defaults, "temperature"):
+            node = options.node.key(wanted) or options.verb_node
+            message = f"at temperature 0 every text would be the same, so `{wanted}` changes nothing"
+            self._sampling_fault(message, node, "Add a `temperature` above 0, for example 0.8.")
+
+    def _stop_pattern(self, pattern: Text) -> None:
+        if TEMPLATE_MARK.search(pattern.source):
+            return  # read when it is reached
+        try:
+            stop_pattern(pattern.source)
+        except ConstraintError as error:
+            self._fault(error, pattern.node)
 
     def _escape_without_quotes(self, text: Text) -> None:
         """`stop: \\n` is a backslash and an n: YAML reads escapes inside double quotes only."""
@@ -212,6 +248,20 @@ class GenChecker:
 
 
 _UNKNOWN = object()
+
+
+def gives_list(options: Sampling, defaults: Sampling | None) -> bool:
+    """Whether the variable is a list of candidates: `n` is given, and the step does not reset it with null."""
+    return _last(options, defaults, "n") is not None
+
+
+def _last(options: Sampling, defaults: Sampling | None, name: str) -> Param | None:
+    """The option as the step or the defaults give it; None when nobody does, or the last one says null."""
+    for layer in (options, defaults):
+        param: Param | None = getattr(layer, name) if layer is not None else None
+        if param is not None:
+            return None if param.template is None and param.value is None else param
+    return None
 
 
 def _literal(options: Sampling, defaults: Sampling | None, name: str) -> object:

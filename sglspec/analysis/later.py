@@ -13,12 +13,7 @@ VERBS = {
     "scratch": "Use a fork of one named branch, whose text is dropped: `fork: {aside: [...]}`.",
 }
 OPTIONS = {
-    "n": "Use a fork of equal branches: `fork: 4`, with a `temperature` above 0 in its `gen`.",
-    "keep": "Use a fork of equal branches, and choose among what they bring back.",
-    "retry": "Use a loop: `while: …` with `max: 3`.",
     "grammar": "Use `regex`, `fields` or `schema`.",
-    "logprobs": "Leave it out. The scores of a `select` are in `meta(x).scores`.",
-    "stop_regex": "Use `stop` with the texts themselves, or `regex` for the whole text.",
     "reasoning": "Let the model think in a `gen` of its own, before the one for the answer.",
 }
 KEYS = {

@@ -18,6 +18,8 @@ MAX_REPEAT = 10_000
 MAX_SIZE = 100_000
 """Positions after counted repetitions are written out: `(a{100}){100}` has 10,000."""
 MAX_NESTING = 100
+MAX_STOP_SIZE = 1_000
+"""The same for a stop pattern, which is looked for at every character."""
 
 _COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _PROPERTY = re.compile(r"\{\^?[A-Za-z_][A-Za-z0-9_ =]*\}|[A-Z]")
@@ -26,6 +28,7 @@ _NAMED = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
 _HEX = {"x": 2, "u": 4, "U": 8}
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 _BOUNDARY = "The pattern always matches the whole text. Spell out what may stand there instead."
+_ANYWHERE = "A stop pattern is looked for anywhere in the text. Spell out what may stand there instead."
 _REFUSED = {
     "b": ("word boundaries (`\\b`) cannot be enforced", _BOUNDARY),
     "B": ("word boundaries (`\\B`) cannot be enforced", _BOUNDARY),
@@ -68,7 +71,7 @@ def normalise(pattern: str) -> str:
     """
     if len(pattern) > MAX_PATTERN:
         raise ConstraintError("S505", f"the pattern is longer than {MAX_PATTERN:,} characters")
-    return _Scanner(pattern).whole()
+    return _Scanner(pattern, whole=True).read()
 
 
 def check_pattern(pattern: str) -> None:
@@ -77,6 +80,20 @@ def check_pattern(pattern: str) -> None:
     reason = verdict(regex_grammar(normalised))
     if reason is not None and reason != STUCK:
         raise ConstraintError("S501", f"the pattern cannot be compiled: {reason}", start=0, end=len(pattern))
+
+
+def stop_pattern(pattern: str) -> str:
+    """The pattern of a stop, in a notation with one reading only. It is looked for anywhere, so it has no anchors.
+
+    Raises ConstraintError with offsets: S501 syntax, S502 dialect, S505 limits.
+    """
+    if len(pattern) > MAX_PATTERN:
+        raise ConstraintError("S505", f"the pattern is longer than {MAX_PATTERN:,} characters")
+    normalised = _Scanner(pattern, whole=False).read()
+    if re.fullmatch(normalised, ""):
+        help = "Write `+` where it says `*`: a stop needs at least one character."
+        raise ConstraintError("S505", "the pattern matches the empty text, which is everywhere", help, start=0)
+    return normalised
 
 
 def escape(text: str) -> str:
@@ -93,10 +110,13 @@ def _literal(char: str) -> str:
 
 
 class _Scanner:
-    """Recursive descent over one pattern. `at` is the offset of the next character."""
+    """Recursive descent over one pattern. `at` is the offset of the next character. `whole`: the pattern is for whole
+    texts; otherwise for a stop anywhere in one."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, whole: bool) -> None:
         self.pattern = pattern
+        self.whole = whole
+        self.max_size = MAX_SIZE if whole else MAX_STOP_SIZE
         self.at = 0
 
     def peek(self) -> str:
@@ -105,7 +125,8 @@ class _Scanner:
     def fault(self, code: str, message: str, start: int, end: int | None = None, help: str | None = None) -> NoReturn:
         raise ConstraintError(code, message, help, start=start, end=end if end is not None else start + 1)
 
-    def whole(self) -> str:
+    def read(self) -> str:
+        """The whole pattern, written anew."""
         flags = ""
         if (found := _FLAGS.match(self.pattern)) and found[3] == ")" and found[1]:
             self.flags(found)
@@ -126,18 +147,18 @@ class _Scanner:
     def sequence(self, depth: int) -> _Part:
         texts: list[str] = []
         size = 0
-        if depth == 0 and self.peek() == "^":  # redundant: the whole text must match
+        if self.whole and depth == 0 and self.peek() == "^":  # redundant: the whole text must match
             self.at += 1
         while (char := self.peek()) and char not in "|)":
             following = self.pattern[self.at + 1 : self.at + 2]
-            if depth == 0 and char == "$" and following in ("", "|"):
+            if self.whole and depth == 0 and char == "$" and following in ("", "|"):
                 self.at += 1
                 continue
             start = self.at
             part = self.repeated(self.atom(depth), start)
             texts.append(part.text)
             size += part.size
-            if size > MAX_SIZE:
+            if size > self.max_size:
                 self.fault(
                     "S505", "the repetitions of this pattern multiply beyond what can be enforced", start, self.at,
                     "Use smaller counts, or `*` or `+` with `max_tokens` as the bound.",
@@ -153,9 +174,12 @@ class _Scanner:
         if char == "\\":
             kind, text = self.escape()
             return _Part(text if kind == "class" else _literal(text), 1)
-        if char in "^$":
+        if char in "^$" and self.whole:
             help = "Leave it out: the pattern always matches the whole text."
             self.fault("S502", f"`{char}` in the middle of a pattern can never match", start, help=help)
+        if char in "^$":
+            help = r"Write \n where a line begins or ends."
+            self.fault("S502", f"the anchor `{char}` is not allowed in a stop pattern", start, help=help)
         if char in "*+?":
             self.fault(
                 "S501", f"there is nothing before `{char}` to repeat", start, help=f"Write \\{char} for the sign."
@@ -224,7 +248,7 @@ class _Scanner:
             )
         if char in _REFUSED:
             message, help = _REFUSED[char]
-            self.fault("S502", message, start, self.at, help)
+            self.fault("S502", message, start, self.at, help if self.whole or char not in "bBAZz" else _ANYWHERE)
         if char.isascii() and char.isalnum():
             self.fault("S501", f"`\\{char}` has no meaning", start, self.at, f"Write {char} for the letter itself.")
         return "char", char
@@ -234,6 +258,9 @@ class _Scanner:
         if found is None:
             self.fault("S501", f"`\\{char}` needs a class of characters", start, self.at, r"For example \p{Lu}.")
         self.at = found.end()
+        if not self.whole:
+            help = "Write the characters themselves in a set: [a-zäöü]."
+            self.fault("S502", f"`\\{char}` is not allowed in a stop pattern", start, self.at, help)
         return "class", f"\\{char}{found[0]}"
 
     def hex_escape(self, start: int, char: str) -> str:
@@ -317,7 +344,7 @@ class _Scanner:
         if self.peek() in ("*", "+", "?") or (self.peek() == "{" and _COUNT.match(self.pattern, self.at)):
             self.fault("S501", "a repetition of a repetition", self.at, help="Put a group around the first: (…)*.")
         size = part.size * max(factor, 1)
-        if size > MAX_SIZE:
+        if size > self.max_size:
             self.fault(
                 "S505", "the repetitions of this pattern multiply beyond what can be enforced", start, self.at,
                 "Use smaller counts, or `*` or `+` with `max_tokens` as the bound.",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from sglspec_engine.types import (
+    Alternative,
     Delta,
     EngineError,
     Finish,
@@ -121,6 +122,7 @@ class Backend(Protocol):
 
 
 __all__ = [
+    "Alternative",
     "Backend",
     "Capabilities",
     "Concat",

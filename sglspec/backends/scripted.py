@@ -6,6 +6,7 @@ an error. A reply that is no text is the value itself (language.md § 11).
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -41,9 +42,22 @@ class Script:
     def __init__(self, replies: Mapping[str, Any]) -> None:
         self._replies = replies
         self._used: dict[str, int] = {}
+        self._candidates: dict[str, list[Any]] = {}
 
-    def take(self, key: str) -> Any:
-        """The next reply for a key. EngineError("no_reply") when there is none."""
+    def take(self, key: str, candidate: tuple[int, int] | None = None) -> Any:
+        """The next reply for a key; of a list of candidates the one that is asked for (index, how many).
+        EngineError("no_reply") when there is none, EngineError("bad_reply") for candidates that are not that many."""
+        if candidate is None:
+            return self._next(key)
+        index, count = candidate
+        if index == 0:
+            found = self._next(key)
+            if not isinstance(found, list) or len(cast("list[Any]", found)) != count:
+                raise EngineError("bad_reply", f"the reply for `{key}` must be a list of {count}, as `n` asks")
+            self._candidates[key] = cast("list[Any]", found)
+        return self._candidates[key][index]
+
+    def _next(self, key: str) -> Any:
         if key not in self._replies:
             raise EngineError("no_reply", f"the script has no reply for `{key}`" if key else "a step has no name")
         reply = self._replies[key]
@@ -104,7 +118,7 @@ class ScriptedSession:
                     self._text += "</>\n"
 
     async def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
-        reply = self._script.take(request.label)
+        reply = self._script.take(request.label, request.candidate)
         if reply is None:
             raise EngineError("no_reply", f"the reply for `{request.label}` is null")
         if not isinstance(reply, str):
@@ -112,9 +126,10 @@ class ScriptedSession:
             self._text += text
             yield Delta(text, finish=ValueFinish("end", text, value=reply))
             return
-        held = next((stop for stop in request.stop if stop in reply), None)
+        stops = (*(re.escape(stop) for stop in request.stop), *request.stop_patterns)
+        held = next((found for stop in stops if (found := re.search(stop, reply))), None)
         if held is not None:
-            raise EngineError("bad_reply", f"the reply for `{request.label}` holds the stop {held!r}")
+            raise EngineError("bad_reply", f"the reply for `{request.label}` holds the stop {held[0]!r}")
         self._text += reply
         yield Delta(reply, finish=Finish("end", reply))
 

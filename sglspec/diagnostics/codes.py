@@ -110,6 +110,7 @@ CODES: dict[str, Code] = _table(
     ("S712", "context-full", "The context is longer than the model takes"),
     ("S713", "backend-failed", "The backend failed"),
     ("S714", "cancelled", "The run was cancelled"),
+    ("S715", "retry-max", "No attempt of a generation was good enough"),
     ("S799", "internal", "A fault in sglspec"),
     # W… lints
     ("W101", "comment-cuts-text", "A # cut a text short"),

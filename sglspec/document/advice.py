@@ -19,7 +19,7 @@ _LIST_TYPE = re.compile(r"(?:(?:list|array)\s*[\[<(]\s*(\w+)\s*[\])>]|(\w+)\[\])
 _DECLARATION = "a type word or a declaration"
 
 MISSING = {
-    "max": "Add `max: 10`: the loop runs at most so many rounds.",
+    "max": "Add `max: 10`: at most so many rounds or attempts.",
     "from": 'Add the choices: `from: ["yes", "no"]`.',
     "in": "Add the list: `in: [a, b]`.",
     "then": "Add `then:`, and below it the steps, for example `- gen: answer`.",

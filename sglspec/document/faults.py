@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sglspec.diagnostics import MAX_REPORTED, Diagnostic, Report, sentence
 from sglspec.document import advice
 from sglspec.document.familiar import READY, guess, guess_key, offered, step_keys, users_of, verbs_help
-from sglspec.document.model import LANGUAGE_VERSION, TAG, VERBS, Case, Decl, Limits, Model, Sampling, Spec
+from sglspec.document.model import LANGUAGE_VERSION, TAG, VERBS, Case, Decl, Gen, Limits, Model, Retry, Sampling, Spec
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, Source, pointers
 
 CODES = {
@@ -215,6 +215,8 @@ def model_at(loc: Location) -> type[Model]:
             model = Decl
         elif part == "defaults" and model is Spec:
             model = Sampling
+        elif part == "retry" and model is Gen:
+            model = Retry
         elif part in ("limits", "tests") and model is Spec:
             model = Limits if part == "limits" else Case
     return model

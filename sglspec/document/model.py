@@ -331,6 +331,17 @@ class Sampling(Model):
     )
 
 
+class Retry(Model):
+    """`retry` of a gen."""
+
+    max: Annotated[Param, Number(integer=True, low=1, high=100)] = Field(description="At most this many attempts.")
+    until: ExprField | None = Field(None, description="An expression over the new value that is to be true.")
+
+    @classmethod
+    def expected(cls) -> str:
+        return "a mapping with `max` and `until`"
+
+
 @verb("gen", "Generate text with the model.", snippet="gen: ${1:answer}")
 class Gen(Sampling, Step):
     gen: OptionalTargetField = Field(description="The variable for the value; empty for none.")
@@ -344,7 +355,7 @@ class Gen(Sampling, Step):
     )
     pretty: FlagField | None = Field(None, description="Indented JSON instead of compact JSON.")
     lenient: FlagField | None = Field(None, description="Enforce what can be enforced, validate the rest afterwards.")
-    retry: JsonField | None = Field(None, description="Try again until a condition holds: {max, until}.")
+    retry: Retry | None = Field(None, description="Try again until a condition holds: {max, until}.")
     reasoning: JsonField | None = Field(None, description="How the model marks its thinking.")
 
     @model_validator(mode="after")
@@ -360,7 +371,7 @@ class Gen(Sampling, Step):
 CONSTRAINTS = ("regex", "fields", "schema", "grammar", "type")
 NOT_YET_KEYS = ("use", "defs")
 """Keys at the top level that this build accepts in the model and answers with S220."""
-NOT_YET_OPTIONS = ("stop_regex", "n", "keep", "logprobs", "grammar", "retry", "reasoning")
+NOT_YET_OPTIONS = ("grammar", "reasoning")
 """Options of gen that this build accepts in the model and answers with S220."""
 
 

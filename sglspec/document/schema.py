@@ -28,6 +28,7 @@ from sglspec.document.model import (
     Gen,
     Limits,
     Model,
+    Retry,
     Sampling,
     Spec,
     Step,
@@ -78,6 +79,7 @@ def editor_schema() -> Schema:
             "declaration-mapping": _closed(Decl),
             "sampling": _closed(Sampling),
             "limits": _closed(Limits),
+            "retry": _closed(Retry),
             "test": _closed(Case),
         },
     }

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from sglspec.document.fields import NAME, TEMPLATE_MARK, Editor, one_or_many
-from sglspec.document.model import Case, Decl, Fork, Limits, Model, Return, Sampling
+from sglspec.document.model import Case, Decl, Fork, Limits, Model, Retry, Return, Sampling
 
 Schema = dict[str, Any]
 
@@ -22,6 +22,7 @@ DEFINITION_OF: dict[type[Model], str] = {
     Decl: "declaration",
     Sampling: "sampling",
     Limits: "limits",
+    Retry: "retry",
     Case: "test",
 }
 """Models that fields hold → the names of their definitions."""

@@ -227,17 +227,20 @@ class Frame:
 
     async def bind(self, name: str, append: bool, bound: Bound, node: Node) -> None:
         """Bind a variable, or append to a list variable."""
-        if append:
-            await self.scope.ready([name])
-            held = self.scope.get(name) or Bound([])
-            before: list[Value] = held.value
-            metas: list[Any] = held.meta or [None] * len(before)
-            origin = ev.least_trusted(held.origin, bound.origin)
-            bound = Bound([*before, bound.value], origin, [*metas, bound.meta])
+        bound = await self.appended(name, bound) if append else bound
         self.scope.bind(name, bound)
         self.emit("bound", node, name=name, value=bound.value)
 
-    def noise_key(self, step_seed: int, attempt: int = 0) -> int:
+    async def appended(self, name: str, bound: Bound) -> Bound:
+        """What a list variable is with one more item."""
+        await self.scope.ready([name])
+        held = self.scope.get(name) or Bound([])
+        before: list[Value] = held.value
+        metas: list[Any] = held.meta or [None] * len(before)
+        origin = ev.least_trusted(held.origin, bound.origin)
+        return Bound([*before, bound.value], origin, [*metas, bound.meta])
+
+    def noise_key(self, step_seed: int, attempt: int | tuple[int, int] = 0) -> int:
         """64 bits from run seed, step seed, branch path, loop rounds and attempt (language.md § 5)."""
         parts = (self.shared.seed, step_seed, self.path, self.rounds, attempt)
         return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big")

@@ -45,6 +45,29 @@ async def test_greedy_equals_a_full_forward(architecture: str, tiny_model: Calla
     assert oracle.close_calls == 0
 
 
+async def test_the_likeliest_tokens_beside_each_token(tiny_llama: Path) -> None:
+    oracle = Oracle(tiny_llama)
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Hello there")])
+        prompt = ids_of(session)
+        _, tokens = await collect(
+            session, max_tokens=6, alternatives=4, sampling=Sampling(temperature=2.0), noise_key=5
+        )
+        size = oracle.vocabulary.size
+        table = torch.log_softmax(oracle.logits([*prompt, *(t.id for t in tokens)]), dim=-1)
+        for place, token in enumerate(tokens, len(prompt) - 1):
+            values, ids = table[place, :size].topk(4)
+            assert [one.id for one in token.top] == ids.tolist()
+            assert [one.logprob for one in token.top] == pytest.approx(values.tolist(), abs=1e-4)
+            assert [one.text for one in token.top] == [oracle.vocabulary.describe(id) for id in ids.tolist()]
+            assert [one.end for one in token.top] == [id in oracle.loaded.eos_ids for id in ids.tolist()]
+        finish, tokens = await collect(session, max_tokens=0, alternatives=3)
+        assert (finish.text, finish.reason, tokens, finish.usage.generated_tokens) == ("", "length", [], 0)
+        row = oracle.logits(ids_of(session))[-1, :size]
+        assert [one.id for one in finish.ahead] == row.topk(3).indices.tolist()
+
+
 async def test_tokens_equal_transformers_generate(tiny_llama: Path) -> None:
     oracle = Oracle(tiny_llama)
     async with running(tiny_llama) as engine:

@@ -84,6 +84,30 @@ async def test_stop_across_tokens(tiny_llama: Path) -> None:
         assert finish.text == "one##x"
 
 
+async def test_stop_pattern_across_tokens(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        ids = pieces(engine, "one", "\n", " ", "Q", "7", ":", "two")
+        session, prompt, finish, tokens = await steered(engine, ids, stop=("##",), stop_patterns=(r"\s*Q\d+:",))
+        assert (finish.text, finish.reason, finish.matched) == ("one", "stop", "\n Q7:")
+        assert ids_of(session) == prompt + pieces(engine, "one")
+        assert [t.text for t in tokens] == ["one", "", "", "", "", ""]
+        session, _, finish, _ = await steered(engine, ids, stop_patterns=(r"Q\d",), keep_stop=True)
+        assert (finish.text, session.text()) == ("one\n Q7", "Say:one\n Q7")
+        session, _, finish, _ = await steered(engine, ids, stop_patterns=(r"Q\d\d",))
+        assert finish.text == "one\n Q7:two"
+
+
+async def test_what_is_no_stop_pattern_fails_its_request_alone(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Say:")])
+        for pattern in ("(", "a*"):
+            with pytest.raises(EngineError, match="stop pattern") as caught:
+                await collect(session, stop_patterns=(pattern,))
+            assert caught.value.kind == "unsupported"
+        assert (await collect(session, max_tokens=2))[0].usage.generated_tokens == 2
+
+
 async def test_stop_inside_a_token_goes_on_from_the_exact_text(tiny_llama: Path) -> None:
     """The rest of the cut token is text of the context, encoded with what follows."""
     oracle = Oracle(tiny_llama)

@@ -107,7 +107,7 @@ class FakeSession(ScriptedSession):
         gate = self._fake.gates.get(request.label)
         if gate is not None:
             await gate.wait()
-        reply = self._script.take(request.label)
+        reply = self._script.take(request.label, request.candidate)
         if isinstance(reply, Exception):
             raise reply
         for char in reply[: request.max_tokens]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import Tensor
@@ -12,11 +12,11 @@ from sglspec_engine.constrain import Constraint
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.reply import Cancelled, Stream
-from sglspec_engine.sample import Bools, Floats, Sampler, log_probability
+from sglspec_engine.sample import Bools, Floats, Sampler, likeliest, log_probability
 from sglspec_engine.sched.work import Work
 from sglspec_engine.text.stream import TextStream
 from sglspec_engine.text.tokens import Vocabulary
-from sglspec_engine.types import Delta, EngineError, Finish, FinishReason, GenRequest, Token, Usage
+from sglspec_engine.types import Alternative, Delta, EngineError, Finish, FinishReason, GenRequest, Token, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,8 @@ class Generation(Work):
         self._forced: list[int] = []
         self._generated = 0
         self._forced_count = 0
-        self._text = TextStream(request.stop, request.keep_stop)
+        self._ahead: tuple[Alternative, ...] = ()
+        self._text = TextStream(request.stop, request.keep_stop, request.stop_patterns)
 
     @property
     def bound(self) -> int:
@@ -115,6 +116,7 @@ class Generation(Work):
     def _step(self, logits: Floats, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
         """Commit one token, or find that the text ends before it. Returns how the text ends, None where it goes on."""
         if self._generated >= self._request.max_tokens:
+            self._ahead = self._top(logits)
             return ("length", None)
         if self._constraint is not None and self._constraint.finished():
             return ("constraint", None)
@@ -134,9 +136,15 @@ class Generation(Work):
         self._forced_count += forced
         self._metrics.sampled_tokens += not forced
         self._metrics.forced_tokens += forced
-        logprob = log_probability(logits, id)
-        ending = self._ends_with(id, logprob, forced, sent)
-        return ending if ending is not None else self._append(id, logprob, forced, sent)
+        token = Token(id, "", log_probability(logits, id), forced, top=self._top(logits))
+        ending = self._ends_with(token, sent)
+        return ending if ending is not None else self._append(token, sent)
+
+    def _top(self, logits: Floats) -> tuple[Alternative, ...]:
+        """The likeliest tokens here, where they are wanted."""
+        vocabulary = self._model.vocabulary
+        found = likeliest(logits, self._request.alternatives, vocabulary.size)
+        return tuple(Alternative(id, vocabulary.describe(id), logprob, id in self._ends) for id, logprob in found)
 
     def _banned(self) -> frozenset[int]:
         """Ids that may not be chosen now: ends that are too early, or not to count at all."""
@@ -173,28 +181,26 @@ class Generation(Work):
             known[[id for id in self._model.ends if id < len(known)]] = -np.inf
         return None if allowed[int(np.argmax(known))] else ("constraint", None)
 
-    def _ends_with(
-        self, id: int, logprob: float, forced: bool, sent: list[Token]
-    ) -> tuple[FinishReason, str | int | None] | None:
-        """How the text ends if `id` is a token that ends it."""
-        if id not in self._ends or self._generated <= self._request.min_tokens:
+    def _ends_with(self, token: Token, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
+        """How the text ends if this is a token that ends it."""
+        if token.id not in self._ends or self._generated <= self._request.min_tokens:
             return None
-        stop = id in self._request.stop_token_ids
+        token = replace(token, end=True)
+        stop = token.id in self._request.stop_token_ids
         if stop and self._request.keep_stop:
-            self._append(id, logprob, forced, sent)
+            self._append(token, sent)
         else:
-            sent.append(Token(id, "", logprob, forced))
-        return ("stop", id) if stop else ("end", None)
+            sent.append(token)
+        return ("stop", token.id) if stop else ("end", None)
 
-    def _append(
-        self, id: int, logprob: float, forced: bool, sent: list[Token]
-    ) -> tuple[FinishReason, str | int | None] | None:
+    def _append(self, token: Token, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
         """Add a token to context and text. Returns how the text ends, None where it goes on."""
+        id = token.id
         self._tokens.append(id)
         self._sampler.record(id)
         armed = self._generated >= self._request.min_tokens
         text = self._text.push(self._model.vocabulary.token_bytes[id], armed=armed)
-        sent.append(Token(id, text, logprob, forced))
+        sent.append(replace(token, text=text))
         if self._text.matched is not None:
             return ("stop", self._text.matched)
         if self._constraint is not None:
@@ -218,9 +224,9 @@ class Generation(Work):
         text = "".join(t.text for t in sent) + rest
         if sent and rest:
             last = sent[-1]
-            sent[-1] = Token(last.id, last.text + rest, last.logprob, last.forced)
+            sent[-1] = replace(last, text=last.text + rest)
         try:
-            self._stream.put(Delta(text, tuple(sent), Finish(reason, self._text.text, matched, usage)))
+            self._stream.put(Delta(text, tuple(sent), Finish(reason, self._text.text, matched, usage, self._ahead)))
         finally:
             self._stream.finish(None)
 

@@ -1,0 +1,277 @@
+"""From a `gen` step to a request, and from generated text to a typed value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+import sglspec.expressions as ev
+from sglspec.analysis.constraints import Constraint, regex_constraint, schema_constraint
+from sglspec.analysis.grammar import ConstraintError
+from sglspec.analysis.regexes import escape, stop_pattern
+from sglspec.backends.base import (
+    EngineError,
+    Finish,
+    GenRequest,
+    Scores,
+    Session,
+    Token,
+    ValueFinish,
+)
+from sglspec.backends.base import Sampling as EngineSampling
+from sglspec.document.fields import Param, Text, Texts, Value
+from sglspec.document.model import Gen, Sampling, Select
+from sglspec.document.nodes import to_python
+from sglspec.runtime.frame import Frame
+
+DEFAULT_MAX_TOKENS = 256
+
+
+def usage_dict(finish: Finish | Scores) -> dict[str, int]:
+    return {item.name: getattr(finish.usage, item.name) for item in fields(finish.usage)}
+
+
+def label_of(step: Gen | Select) -> str:
+    """The key of a scripted reply: the step's id, else its variable."""
+    target = step.gen if isinstance(step, Gen) else step.select
+    return step.id or (target.name if target is not None else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """One generated text with its tokens."""
+
+    finish: Finish
+    tokens: tuple[Token, ...]
+
+    def meta(self) -> dict[str, Any]:
+        """What `meta(x)` gives (language.md § 5). A text of no tokens says what would have begun it."""
+        finish = self.finish
+        tokens = [_token(token) for token in self.tokens]
+        if not tokens and finish.ahead:
+            first = finish.ahead[0]
+            tokens = [_token(Token(first.id, "", first.logprob, end=False, top=finish.ahead))]
+        usage = usage_dict(finish)
+        return {"tokens": tokens, "finish": finish.reason, "matched": finish.matched, "usage": usage}
+
+
+def _token(token: Token) -> dict[str, Any]:
+    top = [{"text": one.text, "logprob": one.logprob, "end": one.end} for one in token.top]
+    return {"text": token.text, "logprob": token.logprob, "end": token.end, "forced": token.forced, "top": top}
+
+
+async def generate(
+    frame: Frame, session: Session, step: Gen, request: GenRequest, show: Callable[[str], None]
+) -> Generated:
+    """Generate, passing text on as it comes and counting tokens against the run's limit."""
+    finish: Finish | None = None
+    tokens: list[Token] = []
+    at = frame.at(step.verb_node)
+    left = frame.shared.limits.tokens_left
+    capped = left < request.max_tokens
+    if capped:
+        request = replace(request, max_tokens=left, min_tokens=min(request.min_tokens, left))
+    try:
+        async with aclosing(cast(Any, session.generate(request))) as deltas:
+            async for delta in deltas:
+                if delta.text:
+                    show(delta.text)
+                finish = delta.finish or finish
+                tokens += delta.tokens
+                if delta.tokens:
+                    frame.shared.limits.add_tokens(len(delta.tokens), at)
+    except EngineError as problem:
+        raise frame.engine_error(problem, step.verb_node) from None
+    if finish is None:
+        raise frame.error("S713", "the backend ended a generation without saying how", step.verb_node)
+    if capped and finish.reason == "length":
+        raise frame.shared.limits.tokens_used_up(at)
+    return Generated(finish, tuple(tokens))
+
+
+def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | None) -> Any:
+    """The typed value of what was generated (or scripted). SpecError when it breaks its constraint."""
+    if isinstance(finish, ValueFinish):
+        return _scripted_value(frame, step, finish.value, constraint)
+    if constraint is None:
+        return finish.text
+    try:
+        return constraint.parse(finish.text)
+    except ValueError as problem:
+        if not frame.shared.backend.capabilities.grammar:
+            raise frame.error("S711", f"the reply breaks its constraint: {problem}", step.verb_node) from None
+        if finish.reason == "length":
+            help = "Raise `max_tokens`, or make the constraint allow less text."
+            message = f"the generation was cut off at {step_max(step)} before it was complete: {problem}"
+            raise frame.error("S708", message, step.verb_node, help=help) from None
+        raise frame.error("S709", f"the generated text breaks its constraint: {problem}", step.verb_node) from None
+
+
+def _scripted_value(frame: Frame, step: Gen, value: Any, constraint: Constraint | None) -> Any:
+    if constraint is not None:
+        try:
+            constraint.accepts(value)
+        except ValueError as problem:
+            raise frame.error("S711", f"the reply breaks its constraint: {problem}", step.verb_node) from None
+    return value
+
+
+def step_max(step: Gen) -> str:
+    return f"{step.max_tokens.value} tokens" if step.max_tokens and step.max_tokens.value else "`max_tokens`"
+
+
+# -- requests ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GenPlan:
+    """A `gen` with its options looked up. `count`: how many candidates, None for one text that is no list; `best`:
+    the context goes on with the likeliest, not the first; `seed`: the step's own."""
+
+    request: GenRequest
+    constraint: Constraint | None
+    seed: int
+    count: int | None
+    best: bool
+    attempts: int
+
+    @property
+    def simple(self) -> bool:
+        """Whether one text is generated, whatever it is."""
+        return self.count is None and self.attempts == 1
+
+
+async def plan_gen(frame: Frame, step: Gen) -> GenPlan:
+    """Precedence: engine < `defaults` < run options < step; an explicit null resets (language.md § 5)."""
+    constraint = await _constraint(frame, step)
+    layers = [frame.shared.program.spec.defaults, frame.shared.options, step]
+    option = _Options(frame, [layer for layer in layers if layer is not None])
+    stop = await option.texts("stop")
+    empty = next((text for text in stop if text == ""), None)
+    if empty is not None:
+        raise frame.data_error("S507", "a stop text is empty", step.at("stop"))
+    sampling = EngineSampling(
+        temperature=float(await option.number("temperature", 0.0)),
+        top_p=await option.number("top_p", None),
+        top_k=await option.number("top_k", None),
+        min_p=await option.number("min_p", None),
+        frequency_penalty=float(await option.number("frequency_penalty", 0.0)),
+        presence_penalty=float(await option.number("presence_penalty", 0.0)),
+        repetition_penalty=float(await option.number("repetition_penalty", 1.0)),
+        logit_bias=_bias(option.json("logit_bias")),
+    )
+    seed = int(await option.number("seed", 0))
+    request = GenRequest(
+        max_tokens=int(await option.number("max_tokens", DEFAULT_MAX_TOKENS)),
+        min_tokens=int(await option.number("min_tokens", 0)),
+        stop=tuple(stop),
+        stop_token_ids=tuple(option.json("stop_token_ids") or ()),
+        stop_patterns=tuple(await option.patterns("stop_regex")),
+        keep_stop=bool(option.flag("keep_stop")),
+        ignore_eos=bool(option.flag("ignore_eos")),
+        grammar=constraint.grammar if constraint else None,
+        sampling=sampling,
+        noise_key=frame.noise_key(seed),
+        alternatives=int(await option.number("logprobs", 0)),
+        label=label_of(step),
+    )
+    count = await option.number("n", None)
+    most = await frame.option(step.retry.max, "max") if step.retry is not None else 1
+    plan = GenPlan(request, constraint, seed, count, option.flag("keep") == "best", int(most or 1))
+    if (plan.attempts > 1 or (count or 1) > 1) and sampling.temperature == 0:
+        message = "at temperature 0 every text would be the same, so `n` and `retry` change nothing"
+        raise frame.data_error("S507", message, step.verb_node, "Add a `temperature` above 0, for example 0.8.")
+    return plan
+
+
+@dataclass(slots=True)
+class _Options:
+    """Looks an option up through the layers, the last one first."""
+
+    frame: Frame
+    layers: list[Sampling]
+
+    def _last(self, name: str) -> Any:
+        for layer in reversed(self.layers):
+            given = getattr(layer, name)
+            if given is not None:
+                return given
+        return None
+
+    async def number(self, name: str, default: Any) -> Any:
+        param: Param | None = self._last(name)
+        value = None if param is None else await self.frame.option(param, name)
+        return default if value is None else value
+
+    def flag(self, name: str) -> Any:
+        return self._last(name)
+
+    def json(self, name: str) -> Any:
+        value: Value | None = self._last(name)
+        return None if value is None else to_python(value.node)
+
+    async def texts(self, name: str) -> list[str]:
+        texts: Texts | None = self._last(name)
+        if texts is None:
+            return []
+        out: list[str] = []
+        for text in texts.items:
+            out.extend(await self._text_or_list(text))
+        return out
+
+    async def patterns(self, name: str) -> list[str]:
+        """Stop patterns; inserted values match as they are written."""
+        texts: Texts | None = self._last(name)
+        out: list[str] = []
+        for text in texts.items if texts is not None else ():
+            pattern = await _pattern(self.frame, text)
+            try:
+                out.append(stop_pattern(pattern))
+            except ConstraintError as problem:
+                raise self.frame.data_error(problem.code, problem.message, text.node, problem.help) from None
+        return out
+
+    async def _text_or_list(self, text: Text) -> list[str]:
+        """`"{{ stops }}"` may be a list of texts."""
+        single = self.frame.shared.program.templates[text].single
+        if single is None:
+            return [await self.frame.plain(text)]
+        value, _ = await self.frame.value_at(text.node)
+        items = cast("list[Any]", value) if isinstance(value, list) else [value]
+        for item in items:
+            if not isinstance(item, str):
+                raise self.frame.data_error("S507", "a stop must be a text", text.node)
+        return items
+
+
+def _bias(given: dict[str, float] | None) -> tuple[tuple[int, float], ...]:
+    return tuple((int(token), float(amount)) for token, amount in (given or {}).items())
+
+
+async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
+    """The compiled constraint. One that holds `{{ }}` is rendered and compiled now: in a regex inserted values match
+    as they are written, a schema may be a value."""
+    static = frame.shared.program.constraints.get(step)
+    if static is not None:
+        return static
+    try:
+        if step.regex is not None:
+            return regex_constraint(await _pattern(frame, step.regex))
+        if step.schema_ is not None:
+            schema, _ = await frame.value_at(step.schema_.node)
+            if not isinstance(schema, dict):
+                raise frame.data_error("S503", f"a schema is an object, found {ev.describe(schema)}", step.at("schema"))
+            return schema_constraint(
+                cast("dict[str, Any]", schema), pretty=bool(step.pretty), lenient=bool(step.lenient)
+            )
+    except ConstraintError as problem:
+        place = step.at("regex" if step.regex is not None else "schema")
+        raise frame.data_error(problem.code, problem.message, place, problem.help) from None
+    return None
+
+
+async def _pattern(frame: Frame, text: Text) -> str:
+    """A regular expression; inserted values match as they are written."""
+    return "".join(s.text if s.literal else escape(s.text) for s in await frame.template(text))
