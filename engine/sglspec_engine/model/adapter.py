@@ -113,7 +113,7 @@ class ModelRunner:
             raise EngineError("unsupported", "a layer of this model does not use the common attention interface")
         shapes = tuple(call.shapes[i] for i in range(layers))
         dtype = next(self._model.parameters()).dtype
-        return KVLayout(shapes, dtype, self.device), int(logits.shape[-1])
+        return KVLayout(shapes, dtype, self.device, self.device.type != "cpu"), int(logits.shape[-1])
 
     def _count(self, module: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
         self._metrics.embedded_tokens += output.shape[0] * output.shape[1]
