@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-Attention = Literal["auto", "cpu", "reference"]
+Attention = Literal["auto", "cpu", "gather", "varlen", "flashinfer", "reference"]
+Resolution = Literal["cpu", "gather", "varlen", "flashinfer", "reference"]
 Order = Literal["fcfs", "prefix", "random"]
 Forks = Literal["together", "sequential"]
 Weights = Literal["auto", "plain", "fp32", "fp16", "bf16"]
+
+_KERNELS = ("varlen", "flashinfer")
+_UNTRIED = " (never executed on hardware)"
+"""What is true of everything that needs another device than a CPU, until somebody runs benchmarks/gpu_check.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +23,14 @@ class EngineConfig:
     """What an operator may set; every field has a default that works.
 
     threads: intra-op threads of torch, None for the physical cores this process may use.
-    attention: "cpu" reads what branches share once for all of them; "reference" is what it is compared with; "auto"
-    takes the one that suits the device.
+    attention: "cpu" reads what branches share once for all of them; "flashinfer" and "varlen" are kernels for CUDA
+    devices, by the package of that name and by torch itself; "gather" runs anywhere; "reference" is what all are
+    compared with; "auto" takes the one that suits the device.
     step_tokens: tokens that go through the model in one step at most (prefill is cut into chunks of this size).
     step_logits: positions of one step whose next-token distribution is kept at most (bounds memory: one such
     position is a float per vocabulary entry).
     max_context: tokens a context may hold, None for what the model was made for.
-    max_kv_bytes: memory for keys and values, None for half of what is free at load (4 GiB on other
-    devices than the CPU).
+    max_kv_bytes: memory for keys and values, None for a part of what is free at load.
     prefix_cache: keep keys and values that no session uses any more, for those that begin alike; memory that is needed
     is taken from them first. Without it only forks share.
     order: which of the waiting requests comes first: by arrival, by the longest cached prefix, or at random.
@@ -36,7 +41,8 @@ class EngineConfig:
     measure_joins: at each join of keys and values compute the context anew as well, and report how far the next token's
     distributions are apart. Costs more than the join saved.
     debug: check all books after every step and fill freed memory with NaN. Slow; for tests.
-    device, dtype: where the model runs and the floating type of its weights and cache, by torch's names.
+    device, dtype: where the model runs and the floating type of its weights and cache, by torch's names. dtype "auto"
+    is float32 on a CPU and bfloat16 elsewhere.
     weights: how the CPU multiplies float32 weights. "auto": in half precision with float32 sums where the processor
     can, else as "fp32"; "fp32": exact but for the order of sums; "bf16": twice as fast for many rows on processors
     that multiply bfloat16, and the least exact; "plain": transformers' own layers, for comparison. All but "plain" also
@@ -59,7 +65,7 @@ class EngineConfig:
     measure_joins: bool = False
     debug: bool = False
     device: str = "cpu"
-    dtype: str = "float32"
+    dtype: str = "auto"
     weights: Weights = "auto"
 
     def __post_init__(self) -> None:
@@ -77,27 +83,48 @@ class EngineConfig:
         if self.grammar_timeout <= 0:
             raise ValueError("grammar_timeout must be positive")
 
+    @property
+    def float_type(self) -> str:
+        """`dtype` with "auto" decided."""
+        if self.dtype != "auto":
+            return self.dtype
+        return "float32" if self.device == "cpu" else "bfloat16"
+
     def resolve(self) -> Resolved:
-        """Decide what is left open, for this machine."""
-        reasons: list[str] = []
-        attention: Literal["cpu", "reference"]
+        """Decide what is left open, for this machine, with the model loaded."""
+        attention, why = self._attention()
+        kv_bytes, source = self.max_kv_bytes, "as configured"
+        if kv_bytes is None:
+            kv_bytes, source = self._memory()
+        reasons = (
+            f"attention={attention}: {why}",
+            f"dtype={self.float_type}: {'what suits ' + self.device if self.dtype == 'auto' else 'as configured'}",
+            f"max_kv_bytes={kv_bytes}: {source}",
+        )
+        return Resolved(attention, kv_bytes, reasons)
+
+    def _attention(self) -> tuple[Resolution, str]:
+        """The implementation, and why. torch and FlashInfer are looked at for CUDA devices only."""
         if self.attention != "auto":
-            attention = self.attention
-            reasons.append(f"attention={attention}: as configured")
-        elif self.device == "cpu":
-            attention = "cpu"
-            reasons.append("attention=cpu: the model runs on the CPU")
-        else:
-            attention = "reference"
-            reasons.append(f"attention=reference: there is nothing faster for {self.device} yet")
-        kv_bytes = self.max_kv_bytes
-        if kv_bytes is None and self.device == "cpu":
-            kv_bytes = free_memory() // 2
-            reasons.append(f"max_kv_bytes={kv_bytes}: half of the memory that is free")
-        elif kv_bytes is None:
-            kv_bytes = 4 << 30
-            reasons.append(f"max_kv_bytes={kv_bytes}: a guess, as the memory of {self.device} was not looked at")
-        return Resolved(attention, kv_bytes, tuple(reasons))
+            return self.attention, "as configured" + (_UNTRIED if self.attention in _KERNELS else "")
+        if self.device == "cpu":
+            return "cpu", "the model runs on the CPU"
+        if not self.device.startswith("cuda"):
+            return "gather", f"there is no kernel for {self.device}{_UNTRIED}"
+        from sglspec_engine.attention import select
+
+        name, why = select.for_cuda(self.device, self.float_type)
+        return name, why + _UNTRIED
+
+    def _memory(self) -> tuple[int, str]:
+        """Bytes for keys and values where nothing is said, and why so many."""
+        if self.device == "cpu":
+            return free_memory() // 2, "half of the memory that is free"
+        if self.device.startswith("cuda"):
+            import torch
+
+            return torch.cuda.mem_get_info(self.device)[0] * 3 // 4, f"three quarters of what is free on {self.device}"
+        return 4 << 30, f"a guess, as the memory of {self.device} was not looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +132,7 @@ class Resolved:
     """Settings with nothing left open. kv_bytes: memory for keys and values. reasons: why what was open is as it is,
     one line each."""
 
-    attention: Literal["cpu", "reference"]
+    attention: Resolution
     kv_bytes: int
     reasons: tuple[str, ...]
 

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from sglspec_engine.agreement import Agreement
-from sglspec_engine.attention.cpu import CpuAttention
-from sglspec_engine.attention.reference import ReferenceAttention
+from sglspec_engine.attention import select
 from sglspec_engine.check import check_engine
 from sglspec_engine.config import EngineConfig, physical_cores, prepare_process
 from sglspec_engine.constrain import Grammars
@@ -50,7 +49,7 @@ class Engine:
         self._metrics = Metrics()
         torch.set_num_threads(self.config.threads or physical_cores())
         self.resolved = self.config.resolve()
-        attention = CpuAttention() if self.resolved.attention == "cpu" else ReferenceAttention()
+        attention = select.make(self.resolved.attention, self.config.device)
         weights = self.config.weights
         self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics, weights)
         limit, debug = self.resolved.kv_bytes, self.config.debug
@@ -74,7 +73,7 @@ class Engine:
         """
         prepare_process()
         config = EngineConfig(**settings)
-        return cls(load_model(Path(path), dtype=config.dtype, device=config.device), config)
+        return cls(load_model(Path(path), dtype=config.float_type, device=config.device), config)
 
     @property
     def metrics(self) -> Metrics:

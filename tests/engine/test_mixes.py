@@ -82,6 +82,7 @@ MIXES: list[dict[str, Any]] = [
     {"slots": 280},
     {"slots": 270, "step_tokens": 16, "order": "fcfs"},
     {"slots": 260, "prefix_cache": False, "step_tokens": 32},
+    {"attention": "gather", "step_tokens": 24},
 ]
 
 

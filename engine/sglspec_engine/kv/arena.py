@@ -1,8 +1,10 @@
 """Storage for keys and values: one arena per engine, handed out as contiguous spans of token slots.
 
-Per layer there is one tensor of keys and one of values, head-major, so a span is a view per head and attention never
-gathers. A span belongs to whoever allocated it until it is given back; neighbouring free slots are one hole again.
-Spans may move (`compact`), so nobody keeps a view or a slot number from one step to the next.
+Per layer there is one tensor of keys and one of values, in which a span is a view per head. On a CPU memory is
+head-major, so that attention over a span reads on without gathering; on other devices it is slot-major, so that a token
+lies in one piece, which gathering and paged kernels want. A span belongs to whoever allocated it until it is given
+back; neighbouring free slots are one hole again. Spans may move (`compact`), so nobody keeps a view or a slot number
+from one step to the next.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ class LayerShape:
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
-    """What one token costs: the shape of every layer (index = layer), the element type and the device."""
+    """What one token costs: the shape of every layer (index = layer), the element type and the device.
+
+    slot_major: a token's heads lie next to each other in memory, not a head's tokens. Shapes are the same.
+    """
 
     layers: tuple[LayerShape, ...]
     dtype: torch.dtype
     device: torch.device
+    slot_major: bool = False
 
     @property
     def bytes_per_token(self) -> int:
@@ -182,4 +188,7 @@ class Arena:
             tensor[:, start : start + length] = float("nan")
 
     def _empty(self, heads: int, dim: int) -> Tensor:
-        return torch.empty(heads, self.slots, dim, dtype=self.layout.dtype, device=self.layout.device)
+        layout = self.layout
+        if layout.slot_major:
+            return torch.empty(self.slots, heads, dim, dtype=layout.dtype, device=layout.device).transpose(0, 1)
+        return torch.empty(heads, self.slots, dim, dtype=layout.dtype, device=layout.device)

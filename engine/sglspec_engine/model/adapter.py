@@ -115,7 +115,8 @@ class ModelRunner:
             raise EngineError("unsupported", "a layer of this model does not use the common attention interface")
         shapes = tuple(call.shapes[i] for i in range(layers))
         dtype = next(self._model.parameters()).dtype
-        return KVLayout(shapes, dtype, self.device), int(logits.shape[-1]), [call.keys[i] for i in range(layers)]
+        layout = KVLayout(shapes, dtype, self.device, self.device.type != "cpu")
+        return layout, int(logits.shape[-1]), [call.keys[i] for i in range(layers)]
 
     def _count(self, module: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
         self._metrics.embedded_tokens += output.shape[0] * output.shape[1]

@@ -56,7 +56,7 @@ def load_model(
     rows = getattr(config, "vocab_size", 0)
     if vocabulary.size > rows:
         raise EngineError("unsupported", f"the tokenizer has {vocabulary.size} tokens but the model only {rows}")
-    model = _weights(path, dtype, attn_implementation).to(device)
+    model = _move(_weights(path, dtype, attn_implementation), device)
     chat = _chat(path, vocabulary)
     turn_end = chat.turn_end_ids if isinstance(chat, ChatTemplate) else frozenset()
     return LoadedModel(
@@ -120,6 +120,13 @@ def _weights(path: Path, dtype: str, attn_implementation: str) -> Any:
     if absent:
         raise EngineError("unsupported", f"the model in {path.name} lacks weights ({absent[0]}, {len(absent)} in all)")
     return model.eval().requires_grad_(False)
+
+
+def _move(model: Any, device: str) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:  # no such device, or too little memory on it
+        raise EngineError("unsupported", f"the model cannot be put on device {device!r}: {_line(error)}") from None
 
 
 def _chat(path: Path, vocabulary: Vocabulary) -> ChatTemplate | EngineError:
