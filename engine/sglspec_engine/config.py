@@ -34,6 +34,7 @@ class EngineConfig:
     kept, seconds after which a compilation counts as failed.
     forced: append tokens that a grammar leaves no choice without asking the model to choose.
     debug: check all books after every step and fill freed memory with NaN. Slow; for tests.
+    probe: at load, compare a short forward with transformers' own attention, and refuse the model if they differ.
     device, dtype: where the model runs and the floating type of its weights and cache, by torch's names.
     weights: how the CPU multiplies float32 weights. "auto": in half precision with float32 sums where the processor
     can, else as "fp32"; "fp32": exact but for the order of sums; "bf16": twice as fast for many rows on processors
@@ -55,6 +56,7 @@ class EngineConfig:
     grammar_timeout: float = 20.0
     forced: bool = True
     debug: bool = False
+    probe: bool = True
     device: str = "cpu"
     dtype: str = "float32"
     weights: Weights = "auto"
@@ -67,7 +69,7 @@ class EngineConfig:
         for name in ("threads", "max_context", "max_kv_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, or None")
+                raise ValueError(f"{name} must be at least 1 where it is given")
         for name, kind in (("attention", Attention), ("order", Order), ("forks", Forks), ("weights", Weights)):
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}")
@@ -77,6 +79,12 @@ class EngineConfig:
     def resolve(self) -> Resolved:
         """Decide what is left open, for this machine."""
         reasons: list[str] = []
+        for name, default in (("device", "cpu"), ("dtype", "float32")):
+            value = getattr(self, name)
+            reasons.append(f"{name}={value}: {'the default' if value == default else 'as configured'}")
+        threads = physical_cores() if self.threads is None else self.threads
+        why = "the physical cores that this process may use" if self.threads is None else "as configured"
+        reasons.append(f"threads={threads}: {why}")
         attention: Literal["cpu", "reference"]
         if self.attention != "auto":
             attention = self.attention
@@ -86,7 +94,8 @@ class EngineConfig:
             reasons.append("attention=cpu: the model runs on the CPU")
         else:
             attention = "reference"
-            reasons.append(f"attention=reference: there is nothing faster for {self.device} yet")
+            why = f"there is nothing faster for {self.device} yet; never executed on hardware"
+            reasons.append(f"attention=reference: {why}")
         kv_bytes = self.max_kv_bytes
         if kv_bytes is None and self.device == "cpu":
             kv_bytes = free_memory() // 2
@@ -94,15 +103,18 @@ class EngineConfig:
         elif kv_bytes is None:
             kv_bytes = 4 << 30
             reasons.append(f"max_kv_bytes={kv_bytes}: a guess, as the memory of {self.device} was not looked at")
-        return Resolved(attention, kv_bytes, tuple(reasons))
+        else:
+            reasons.append(f"max_kv_bytes={kv_bytes}: as configured")
+        return Resolved(attention, threads, kv_bytes, tuple(reasons))
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """Settings with nothing left open. kv_bytes: memory for keys and values. reasons: why what was open is as it is,
-    one line each."""
+    one line `name=value: reason` each."""
 
     attention: Literal["cpu", "reference"]
+    threads: int
     kv_bytes: int
     reasons: tuple[str, ...]
 

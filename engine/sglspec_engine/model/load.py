@@ -56,7 +56,8 @@ def load_model(
     rows = getattr(config, "vocab_size", 0)
     if vocabulary.size > rows:
         raise EngineError("unsupported", f"the tokenizer has {vocabulary.size} tokens but the model only {rows}")
-    model = _weights(path, dtype, attn_implementation).to(device)
+    where = _device(device)
+    model = _weights(path, dtype, attn_implementation).to(where)
     chat = _chat(path, vocabulary)
     turn_end = chat.turn_end_ids if isinstance(chat, ChatTemplate) else frozenset()
     return LoadedModel(
@@ -120,6 +121,20 @@ def _weights(path: Path, dtype: str, attn_implementation: str) -> Any:
     if absent:
         raise EngineError("unsupported", f"the model in {path.name} lacks weights ({absent[0]}, {len(absent)} in all)")
     return model.eval().requires_grad_(False)
+
+
+def _device(name: str) -> Any:
+    """The device called `name`. Raises EngineError("unsupported") for one that is not here."""
+    import torch
+
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise EngineError("unsupported", f"there is no device {name!r} here: {_line(error)}") from None
+    if device.type == "meta":
+        raise EngineError("unsupported", "nothing can be computed on the device 'meta'")
+    return device
 
 
 def _chat(path: Path, vocabulary: Vocabulary) -> ChatTemplate | EngineError:
