@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,30 @@ def check_engine(reference: str | None, engine: Mapping[str, object]) -> dict[st
     return settings
 
 
+async def report_engine(model: str | None, engine: Mapping[str, object]) -> tuple[str, ...]:
+    """What the local engine makes of this machine, these settings, and a model if one is given: lines
+    `name=value: reason`. Raises SpecError as `open_backend` does."""
+    settings = engine_settings(engine)
+    with _as_diagnostics(model):
+        from sglspec.backends.local import report_local
+        from sglspec.models import resolve
+
+        return await report_local(None if model is None else resolve(model), **settings)
+
+
 async def _open_local(model: str, settings: dict[str, Any]) -> Backend:
-    try:
+    with _as_diagnostics(model):
         from sglspec.backends.local import open_local
         from sglspec.models import resolve
 
         return await open_local(resolve(model), **settings)
+
+
+@contextmanager
+def _as_diagnostics(model: str | None) -> Generator[None, None, None]:
+    """What can go wrong with the local engine, as SpecError."""
+    try:
+        yield
     except EngineError as problem:
         code = {"template": "S603", "no_template": "S604"}.get(problem.kind, "S605")
         raise SpecError(Diagnostic(code, sentence(str(problem)))) from None
@@ -76,4 +95,4 @@ def _missing(problem: ImportError) -> Diagnostic:
     return Diagnostic("S607", message, help="Run `pip install 'sglspec[local]'`.")
 
 
-__all__ = ["DEFAULT_MODEL", "Backend", "check_engine", "open_backend"]
+__all__ = ["DEFAULT_MODEL", "Backend", "check_engine", "open_backend", "report_engine"]

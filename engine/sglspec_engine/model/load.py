@@ -56,7 +56,7 @@ def load_model(
     rows = getattr(config, "vocab_size", 0)
     if vocabulary.size > rows:
         raise EngineError("unsupported", f"the tokenizer has {vocabulary.size} tokens but the model only {rows}")
-    where = _device(device)
+    where = device_called(device)
     model = _weights(path, dtype, attn_implementation).to(where)
     chat = _chat(path, vocabulary)
     turn_end = chat.turn_end_ids if isinstance(chat, ChatTemplate) else frozenset()
@@ -97,12 +97,9 @@ def _report(path: Path) -> tuple[Any, Compatibility]:
 
 
 def _weights(path: Path, dtype: str, attn_implementation: str) -> Any:
-    import torch
     import transformers
 
-    kind = getattr(torch, dtype, None)
-    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-        raise EngineError("unsupported", f"{dtype!r} is not a floating type")
+    kind = type_called(dtype)
     try:
         with _quiet():
             loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -123,7 +120,17 @@ def _weights(path: Path, dtype: str, attn_implementation: str) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def _device(name: str) -> Any:
+def type_called(name: str) -> Any:
+    """torch's floating type called `name`. Raises EngineError("unsupported") for anything else."""
+    import torch
+
+    kind = getattr(torch, name, None)
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+        raise EngineError("unsupported", f"{name!r} is not a floating type")
+    return kind
+
+
+def device_called(name: str) -> Any:
     """The device called `name`. Raises EngineError("unsupported") for one that is not here."""
     import torch
 
