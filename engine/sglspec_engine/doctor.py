@@ -13,7 +13,9 @@ def machine_report() -> tuple[str, ...]:
     """What there is to compute with."""
     processor: str = torch.backends.cpu.get_cpu_capability()
     lines = [f"processor={processor}: the instructions that torch uses"]
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    names = (
+        [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    )
     lines += [f"cuda:{i}={name}: taken with device=cuda:{i}" for i, name in enumerate(names)]
     return (*lines, *([] if names else ["cuda=none: torch sees no such device"]))
 

@@ -15,7 +15,9 @@ from .conftest import HELLO, environment
 HEAVY = ("torch", "transformers", "numpy", "fastapi")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "hello.yaml"], ["check", "--help"], ["doctor", "--help"], ["explain", "S201"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["check", "hello.yaml"], ["check", "--help"], ["doctor", "--help"], ["explain", "S201"]]
+)
 def test_light_commands_load_nothing_heavy(write, tmp_path, arguments):
     write("hello.yaml", HELLO)
     code = (

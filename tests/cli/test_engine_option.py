@@ -10,6 +10,7 @@ from dataclasses import fields
 import pytest
 
 from sglspec.backends import open_backend
+from sglspec.backends.local import LocalBackend
 from sglspec.backends.switches import engine_settings, split_switches
 from sglspec.diagnostics import SpecError
 from sglspec_engine.config import EngineConfig
@@ -31,7 +32,10 @@ steps:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prefix_cahe=off", "There is no engine setting `prefix_cahe`.\nhelp: Did you mean `prefix_cache`? Known: threads,"),
+        (
+            "prefix_cahe=off",
+            "There is no engine setting `prefix_cahe`.\nhelp: Did you mean `prefix_cache`? Known: threads,",
+        ),
         ("x=1", "There is no engine setting `x`.\nhelp: Known: threads, "),
         ("order=fcsf", "`order` takes fcfs, prefix or random, not `fcsf`.\nhelp: Did you mean `fcfs`?"),
         ("forks=nonsense", "`forks` takes together or sequential, not `nonsense`."),
@@ -98,13 +102,16 @@ def test_what_comes_later_wins():
 
 
 def test_reading_settings_loads_nothing_heavy():
-    code = "import sys\nfrom sglspec.backends import switches\nprint([m for m in ('torch', 'numpy') if m in sys.modules])"
+    code = (
+        "import sys\nfrom sglspec.backends import switches\nprint([m for m in ('torch', 'numpy') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
     assert done.stdout == "[]\n"
 
 
 async def test_the_python_interface_takes_a_mapping(tiny_llama):
     backend = await open_backend("local", str(tiny_llama), {"order": "fcfs", "forced": False})
+    assert isinstance(backend, LocalBackend)
     try:
         config = backend.engine.config
         assert (config.order, config.forced, config.prefix_cache) == ("fcfs", False, True)
