@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,7 @@ from sglspec.expressions.library_regex import REGEX
 from sglspec.expressions.library_text import TEXT
 from sglspec.runtime.limits import Bounds
 from sglspec.runtime.result import Result
+from sglspec_engine.config import EngineConfig
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
@@ -124,6 +125,12 @@ def test_the_limits_table():
         assert re.search(rf"^\| `{name}` \|.*\| {getattr(defaults, name):,.0f} \|$", LANGUAGE, re.MULTILINE), name
     for number in (bounds.MAX_DEPTH, bounds.MAX_NODES, bounds.MAX_ALIASES):
         assert f"{number:,}" in LANGUAGE
+
+
+def test_every_setting_of_the_engine_is_in_its_page():
+    table = (ROOT / "docs" / "engine.md").read_text("utf-8").split("## Settings\n", 1)[1].split("\n## ", 1)[0]
+    rows = "\n".join(line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `"))
+    assert [field.name for field in fields(EngineConfig) if f"`{field.name}`" not in rows] == []
 
 
 def test_what_constraints_take():

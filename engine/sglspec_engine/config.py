@@ -43,6 +43,7 @@ class EngineConfig:
     debug: check all books after every step and fill freed memory with NaN. Slow; for tests.
     device, dtype: where the model runs and the floating type of its weights and cache, by torch's names. dtype "auto"
     is float32 on a CPU and bfloat16 elsewhere.
+    probe: at load, compare a short forward with transformers' own attention, and refuse the model if they differ.
     weights: how the CPU multiplies float32 weights. "auto": in half precision with float32 sums where the processor
     can, else as "fp32"; "fp32": exact but for the order of sums; "bf16": twice as fast for many rows on processors
     that multiply bfloat16, and the least exact; "plain": transformers' own layers, for comparison. All but "plain" also
@@ -64,6 +65,7 @@ class EngineConfig:
     forced: bool = True
     measure_joins: bool = False
     debug: bool = False
+    probe: bool = True
     device: str = "cpu"
     dtype: str = "auto"
     weights: Weights = "auto"
@@ -76,7 +78,7 @@ class EngineConfig:
         for name in ("threads", "max_context", "max_kv_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, or None")
+                raise ValueError(f"{name} must be at least 1 where it is given")
         for name, kind in (("attention", Attention), ("order", Order), ("forks", Forks), ("weights", Weights)):
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}")
@@ -92,16 +94,20 @@ class EngineConfig:
 
     def resolve(self) -> Resolved:
         """Decide what is left open, for this machine, with the model loaded."""
+        threads = physical_cores() if self.threads is None else self.threads
         attention, why = self._attention()
         kv_bytes, source = self.max_kv_bytes, "as configured"
         if kv_bytes is None:
             kv_bytes, source = self._memory()
         reasons = (
-            f"attention={attention}: {why}",
+            f"device={self.device}: {'the default' if self.device == 'cpu' else 'as configured'}",
             f"dtype={self.float_type}: {'what suits ' + self.device if self.dtype == 'auto' else 'as configured'}",
+            f"threads={threads}: "
+            + ("the physical cores that this process may use" if self.threads is None else "as configured"),
+            f"attention={attention}: {why}",
             f"max_kv_bytes={kv_bytes}: {source}",
         )
-        return Resolved(attention, kv_bytes, reasons)
+        return Resolved(attention, threads, kv_bytes, reasons)
 
     def _attention(self) -> tuple[Resolution, str]:
         """The implementation, and why. torch and FlashInfer are looked at for CUDA devices only."""
@@ -130,9 +136,10 @@ class EngineConfig:
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """Settings with nothing left open. kv_bytes: memory for keys and values. reasons: why what was open is as it is,
-    one line each."""
+    one line `name=value: reason` each."""
 
     attention: Resolution
+    threads: int
     kv_bytes: int
     reasons: tuple[str, ...]
 

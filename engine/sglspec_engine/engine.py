@@ -16,7 +16,7 @@ import torch
 from sglspec_engine.agreement import Agreement
 from sglspec_engine.attention import select
 from sglspec_engine.check import check_engine
-from sglspec_engine.config import EngineConfig, physical_cores, prepare_process
+from sglspec_engine.config import EngineConfig, prepare_process
 from sglspec_engine.constrain import Grammars
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.pool import Pool
@@ -47,13 +47,16 @@ class Engine:
         self.vocabulary: Vocabulary = loaded.vocabulary
         self._chat = loaded.chat
         self._metrics = Metrics()
-        torch.set_num_threads(self.config.threads or physical_cores())
         self.resolved = self.config.resolve()
+        torch.set_num_threads(self.resolved.threads)
         attention = select.make(self.resolved.attention, self.config.device)
-        weights = self.config.weights
-        self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics, weights)
+        weights, probe = self.config.weights, self.config.probe
+        self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics, weights, probe=probe)
         limit, debug = self.resolved.kv_bytes, self.config.debug
         self.pool = Pool(self._runner.layout, limit, cache=self.config.prefix_cache, poison=debug)
+        warned = tuple(f"warning={loaded.name}: {text}" for text in loaded.report.warnings)
+        self.reasons = (*self.resolved.reasons, *self._runner.reasons, *warned)
+        """Why everything is as it is, one line `name=value: reason` each."""
         self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
         self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
         self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sglspec.backends.base import Backend, EngineError
+from sglspec.backends.switches import engine_settings
 from sglspec.diagnostics import Diagnostic, SpecError, sentence
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
-async def open_backend(reference: str | None = None, model: str | None = None) -> Backend:
+async def open_backend(
+    reference: str | None = None, model: str | None = None, engine: Mapping[str, object] | None = None
+) -> Backend:
     """Open a backend.
 
     reference: "local" (the default), or "scripted:FILE" with a YAML or JSON file of replies by variable or step id.
     model: for "local", a name that `sglspec models ls` shows or a Hugging Face folder.
+    engine: for "local", settings of the engine by name, as `switches.engine_settings` takes them.
 
-    Raises SpecError and nothing else that is not a fault of ours: S601, S602, S603, S604, S605, S607, S608, and for
-    the file of replies what reading a document says.
+    Raises SpecError and nothing else that is not a fault of ours: S601, S602, S603, S604, S605, S607, S608, S610, and
+    for the file of replies what reading a document says.
     """
+    settings = check_engine(reference, engine or {})
     kind, _, rest = (reference or "local").partition(":")
     if kind == "local" and not rest:
-        return await _open_local(model or DEFAULT_MODEL)
+        return await _open_local(model or DEFAULT_MODEL, settings)
     if kind == "scripted":
         from sglspec.backends.scripted import ScriptedBackend, read_replies
 
@@ -30,12 +38,43 @@ async def open_backend(reference: str | None = None, model: str | None = None) -
     raise SpecError(Diagnostic("S601", message, help="Known: `local`, `scripted:FILE`."))
 
 
-async def _open_local(model: str) -> Backend:
-    try:
+def check_engine(reference: str | None, engine: Mapping[str, object]) -> dict[str, Any]:
+    """The engine's settings, read. Raises SpecError (S610) for what the engine does not take, and for any setting
+    where the backend has no engine."""
+    settings = engine_settings(engine)
+    kind = (reference or "local").partition(":")[0]
+    if settings and kind != "local":
+        message = f"The backend `{kind}` has no engine, so there is nothing to set in it."
+        raise SpecError(
+            Diagnostic("S610", message, help="Leave the engine's settings out, or take the backend `local`.")
+        )
+    return settings
+
+
+async def report_engine(model: str | None, engine: Mapping[str, object]) -> tuple[str, ...]:
+    """What the local engine makes of this machine, these settings, and a model if one is given: lines
+    `name=value: reason`. Raises SpecError as `open_backend` does."""
+    settings = engine_settings(engine)
+    with _as_diagnostics(model):
+        from sglspec.backends.local import report_local
+        from sglspec.models import resolve
+
+        return await report_local(None if model is None else resolve(model), **settings)
+
+
+async def _open_local(model: str, settings: dict[str, Any]) -> Backend:
+    with _as_diagnostics(model):
         from sglspec.backends.local import open_local
         from sglspec.models import resolve
 
-        return await open_local(resolve(model))
+        return await open_local(resolve(model), **settings)
+
+
+@contextmanager
+def _as_diagnostics(model: str | None) -> Generator[None, None, None]:
+    """What can go wrong with the local engine, as SpecError."""
+    try:
+        yield
     except EngineError as problem:
         code = {"template": "S603", "no_template": "S604"}.get(problem.kind, "S605")
         raise SpecError(Diagnostic(code, sentence(str(problem)))) from None
@@ -56,4 +95,4 @@ def _missing(problem: ImportError) -> Diagnostic:
     return Diagnostic("S607", message, help="Run `pip install 'sglspec[local]'`.")
 
 
-__all__ = ["DEFAULT_MODEL", "Backend", "open_backend"]
+__all__ = ["DEFAULT_MODEL", "Backend", "check_engine", "open_backend", "report_engine"]

@@ -6,12 +6,13 @@ This is where sglspec meets sglspec_engine. torch is imported when a model is op
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sglspec.backends.base import Capabilities, Concat, EngineError, Session
-from sglspec_engine.config import prepare_process
+from sglspec_engine.config import EngineConfig, prepare_process
 from sglspec_engine.types import Delta, GenRequest, Method, Scores, Segment, TraceToken, Usage
 
 if TYPE_CHECKING:
@@ -28,16 +29,43 @@ async def open_local(path: str | Path, **options: Any) -> LocalBackend:
     prepare_process()
 
     def load() -> Engine:
-        try:
+        with _importing():
             from sglspec_engine.engine import Engine
-        except OSError as error:  # a library that torch loads
-            raise ImportError(str(error)) from None
         try:
             return Engine.load(path, **options)
         except (TypeError, ValueError) as error:
             raise EngineError("unsupported", f"engine options: {error}") from error
 
     return LocalBackend(await asyncio.to_thread(load))
+
+
+async def report_local(path: Path | None, **options: Any) -> tuple[str, ...]:
+    """What the engine makes of this machine, of `options`, and of the model folder `path`: lines `name=value: reason`.
+
+    Raises what `open_local` raises.
+    """
+    prepare_process()
+
+    def load() -> tuple[tuple[str, ...], tuple[str, ...]]:
+        with _importing():
+            from sglspec_engine.doctor import machine_report, settings_report
+        return machine_report(), () if path is not None else settings_report(EngineConfig(**options))
+
+    machine, settings = await asyncio.to_thread(load)
+    if path is None:
+        return machine + settings
+    backend = await open_local(path, **options)
+    await backend.close()
+    return machine + backend.engine.reasons
+
+
+@contextmanager
+def _importing() -> Generator[None, None, None]:
+    """A library that torch loads and that is missing or broken is an ImportError."""
+    try:
+        yield
+    except OSError as error:
+        raise ImportError(str(error)) from None
 
 
 class LocalBackend:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli import check, explain, models, run, schema, serve, version
+from sglspec.cli import check, doctor, explain, models, run, schema, serve, version
 from sglspec.cli.options import Command
 
 
@@ -41,6 +41,7 @@ def _build() -> typer.Typer:
     app.add_typer(models.build(), name="models")
     app.command(cls=Command)(explain.explain)
     app.command(cls=Command)(serve.serve)
+    app.command(cls=Command)(doctor.doctor)
     app.command(cls=Command)(version.version)
     return app
 

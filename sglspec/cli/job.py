@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sglspec import backends
 from sglspec.analysis import load_program
+from sglspec.backends.switches import split_switches
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.exits import INTERRUPTED, backend_code, document_code, run_code
 from sglspec.cli.fault import report_fault
@@ -50,6 +51,7 @@ class Job:
     stream: Stream | None
     backend: str | None
     model: str | None
+    engine: tuple[str, ...]
     seed: int | None
     trace: Path | None
 
@@ -65,11 +67,12 @@ def perform(job: Job) -> int:
     """Run, print, and return the exit code."""
     texts, stdin = Texts(), StandardInput()
     try:
+        engine = _engine(job)
         program = _program(job, stdin, texts)
         given = read_inputs(program, job.inputs, job.settings, stdin, texts)
         trace = _open_trace(job.trace)
         with Interrupts() as interrupts:
-            result = asyncio.run(_Performance(job, program, texts, trace).run(given, interrupts))
+            result = asyncio.run(_Performance(job, program, engine, texts, trace).run(given, interrupts))
             code = run_code(result.status, result.error)
             return interrupts.code or code if code == INTERRUPTED else code
     except Refused as refusal:
@@ -104,6 +107,14 @@ def _program(job: Job, stdin: StandardInput, texts: Texts) -> Program:
     return program
 
 
+def _engine(job: Job) -> dict[str, Any]:
+    """The engine's settings."""
+    try:
+        return backends.check_engine(job.backend, split_switches(job.engine))
+    except SpecError as error:
+        raise Refused(backend_code(error.diagnostics), error.diagnostics) from None
+
+
 def _open_trace(path: Path | None) -> IO[str] | None:
     """Opened before the model is loaded: a wrong path shall not cost a run."""
     if path is None:
@@ -116,9 +127,10 @@ def _open_trace(path: Path | None) -> IO[str] | None:
 
 
 class _Performance:
-    def __init__(self, job: Job, program: Program, texts: Texts, trace: IO[str] | None) -> None:
+    def __init__(self, job: Job, program: Program, engine: dict[str, Any], texts: Texts, trace: IO[str] | None) -> None:
         self._job = job
         self._program = program
+        self._engine = engine
         self._texts = texts
         self._trace = trace
         self._printed = False
@@ -154,7 +166,7 @@ class _Performance:
         if local:
             self._status.show(f"loading {model or backends.DEFAULT_MODEL} …")
         try:
-            return await backends.open_backend(self._job.backend, model)
+            return await backends.open_backend(self._job.backend, model, self._engine)
         except SpecError as error:
             found = error.diagnostics
             if local and not self._job.model:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 Choice = TypeVar("Choice", bound=StrEnum)
+
+EngineOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME=VALUE,…",
+        help="Settings of the local engine, such as prefix_cache=off,order=fcfs. Can be repeated.",
+    ),
+]
 
 
 def wrong(message: str, option: str) -> typer.BadParameter:

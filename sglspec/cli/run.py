@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli.options import one_of, whole_number, wrong
+from sglspec.cli.options import EngineOption, one_of, whole_number, wrong
 
 
 class Stream(StrEnum):
@@ -43,6 +43,7 @@ def run(
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="A name that `sglspec models ls` shows, or a folder.")
     ] = None,
+    engine: EngineOption = None,
     seed: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Repeat a run that samples: its seed, from 0 to 2^64 - 1.")
     ] = None,
@@ -66,5 +67,6 @@ def run(
     from sglspec.cli.job import Job, perform
 
     path = None if trace is None else Path(trace)
-    job = Job(spec, tuple(inputs or ()), tuple(settings or ()), json, mode, backend, model, number, path)
+    given = tuple(inputs or ()), tuple(settings or ())
+    job = Job(spec, *given, json, mode, backend, model, tuple(engine or ()), number, path)
     raise typer.Exit(perform(job))

@@ -9,7 +9,7 @@ import typer
 
 from sglspec.cli.complain import Texts
 from sglspec.cli.exits import backend_code
-from sglspec.cli.options import whole_number, wrong
+from sglspec.cli.options import EngineOption, whole_number, wrong
 
 
 def serve(
@@ -28,6 +28,7 @@ def serve(
     backend: Annotated[
         str | None, typer.Option(metavar="REF", help="Where programs run: local, or scripted:FILE.")
     ] = None,
+    engine: EngineOption = None,
 ) -> None:
     """Answer HTTP requests that bring a document and its inputs."""
     if not _loopback(host):
@@ -37,11 +38,14 @@ def serve(
             "--host",
         )
     number = whole_number(port, "--port", 0, 65535, "0 to 65535")
+    from sglspec.backends import check_engine
+    from sglspec.backends.switches import split_switches
     from sglspec.diagnostics import SpecError
     from sglspec.server import serve as listen
 
     try:
-        listen(host=host, port=number, model=model, backend=backend)
+        settings = check_engine(backend, split_switches(engine or ()))
+        listen(host=host, port=number, model=model, backend=backend, engine=settings)
     except SpecError as error:
         Texts().complain(error.diagnostics)
         raise typer.Exit(backend_code(error.diagnostics)) from None

@@ -32,10 +32,15 @@ def version(
                 "sglspec": __version__,
                 "language": LANGUAGE_VERSION,
                 "python": platform.python_version(),
-                "packages": {name: _installed(name) for name in _PARTS},
+                "packages": packages(),
             }
         )
     )
+
+
+def packages() -> dict[str, str | None]:
+    """The packages that runs depend on, and which version is installed, None for none."""
+    return {name: _installed(name) for name in _PARTS}
 
 
 def _installed(name: str) -> str | None:

@@ -95,6 +95,7 @@ CODES: dict[str, Code] = _table(
     ("S607", "missing-dependency", "An optional package is not installed"),
     ("S608", "bad-model-file", "A model file that is damaged or not allowed"),
     ("S609", "address", "The server cannot listen on this address"),
+    ("S610", "engine-setting", "A setting that the engine does not have or take"),
     # S7xx run time
     ("S701", "fail", "The program failed on purpose"),
     ("S702", "check", "A check did not hold"),

@@ -7,6 +7,7 @@ when it is first asked for. `serve` listens. Importing this package imports neit
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sglspec.diagnostics import Diagnostic, SpecError
@@ -31,9 +32,14 @@ def __getattr__(name: str) -> FastAPI:
 
 
 def serve(
-    host: str = "127.0.0.1", port: int = DEFAULT_PORT, model: str | None = None, backend: str | None = None
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    model: str | None = None,
+    backend: str | None = None,
+    engine: Mapping[str, object] | None = None,
 ) -> None:
     """Listen until the process is told to stop; the address goes to stderr. Port 0 takes a free one.
+    model, backend, engine: as for `open_backend`.
 
     Raises SpecError: S609 for an address that is not loopback or not free, S607 when the server's packages are missing.
     """
@@ -44,7 +50,7 @@ def serve(
             raise
         message = f"The server needs the package `{error.name}`, which is not installed."
         raise SpecError(Diagnostic("S607", message, help="Run `pip install 'sglspec[server]'`.")) from None
-    listen(host, port, model, backend)
+    listen(host, port, model, backend, engine)
 
 
 __all__ = ["DEFAULT_PORT", "app", "serve"]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from collections.abc import Mapping
+from functools import partial
 
 import uvicorn
 from fastapi import FastAPI
 
+from sglspec.backends import open_backend
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.server.application import create_app
 from sglspec.server.guard import is_loopback
@@ -18,7 +21,9 @@ DRAIN_SECONDS = 5.0
 """How long runs may go on after the signal to stop; then they are cancelled and their streams say so."""
 
 
-def listen(host: str, port: int, model: str | None, backend: str | None) -> None:
+def listen(
+    host: str, port: int, model: str | None, backend: str | None, engine: Mapping[str, object] | None = None
+) -> None:
     """See `sglspec.server.serve`."""
     if not is_loopback(host):
         message = f"The server listens on this machine only, and `{host}` is not a loopback address."
@@ -26,7 +31,7 @@ def listen(host: str, port: int, model: str | None, backend: str | None) -> None
     listener = bind(host, port)
     address = f"[{host}]" if ":" in host else host
     print(f"sglspec: listening on http://{address}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
-    app = create_app(backend, model)
+    app = create_app(backend, model, partial(open_backend, engine=engine))
     with listener:
         Server(config(app), app).run(sockets=[listener])
 

@@ -82,7 +82,7 @@ class SlowSession:
         await self.inner.close()
 
 
-async def open_slow(reference: str | None = None, model: str | None = None) -> SlowBackend:
+async def open_slow(reference: str | None = None, model: str | None = None, engine: object = None) -> SlowBackend:
     assert reference is not None
     if MODE == "loading":
         print("loading", file=sys.stderr, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from .conftest import HELLO, environment
 HEAVY = ("torch", "transformers", "numpy", "fastapi")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "hello.yaml"], ["check", "--help"], ["explain", "S201"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["check", "hello.yaml"], ["check", "--help"], ["doctor", "--help"], ["explain", "S201"]]
+)
 def test_light_commands_load_nothing_heavy(write, tmp_path, arguments):
     write("hello.yaml", HELLO)
     code = (
@@ -44,7 +47,7 @@ def test_wrong_usage(cli, arguments):
 def test_help_names_every_command(cli):
     done = cli("--help")
     assert done.code == 0
-    for name in ("run", "check", "schema", "models", "explain", "serve", "version"):
+    for name in ("run", "check", "schema", "models", "explain", "serve", "doctor", "version"):
         assert f"\n  {name} " in done.out
     assert cli("run", "-h").out == cli("run", "--help").out
 
@@ -131,3 +134,53 @@ def test_help_is_in_our_words(cli, command, usage):
 
 def test_help_of_arguments(cli):
     assert re.search(r"^  PATH\.\.\.  Documents,", cli("check", "--help").out, re.MULTILINE)
+
+
+def rows_of(done):
+    return {row["name"]: row for row in json.loads(done.out)["engine"]}
+
+
+def test_doctor_without_a_model(cli, tmp_path):
+    done = cli("doctor", SGLSPEC_HOME=str(tmp_path))
+    assert (done.code, done.err) == (0, "")
+    assert re.search(r"^torch +\d", done.out, re.MULTILINE)
+    assert re.search(r"^model +none: neither given nor installed$", done.out, re.MULTILINE)
+    assert re.search(r"^attention +cpu +the model runs on the CPU$", done.out, re.MULTILINE)
+    done = cli("doctor", "--json", "--engine", "attention=reference,threads=3", SGLSPEC_HOME=str(tmp_path))
+    assert rows_of(done)["attention"] == {"name": "attention", "value": "reference", "reason": "as configured"}
+    assert rows_of(done)["threads"]["value"] == "3"
+    assert {"weights", "max_kv_bytes", "device", "dtype", "processor"} <= set(rows_of(done))
+
+
+def test_doctor_with_a_model(cli, tiny_llama):
+    done = cli("doctor", "--json", "--model", str(tiny_llama), "--engine", "weights=plain,probe=off")
+    rows = rows_of(done)
+    assert (rows["linear"]["value"], rows["fused"]["value"]) == ("15 plain", "0")
+    assert rows["probe"]["value"] == "off"
+    done = cli("doctor", "--json", "--model", str(tiny_llama), "--engine", "weights=fp32")
+    assert (rows_of(done)["fused"]["value"], rows_of(done)["weights"]["value"]) == ("2", "fp32")
+
+
+def test_doctor_with_a_model_that_is_not_here(cli):
+    done = cli("doctor", "--json", "--model", "./nowhere")
+    assert done.code == 5
+    assert [d["code"] for d in json.loads(done.out)["diagnostics"]] == ["S602"]
+    assert "attention" in rows_of(done)
+    assert "There is no model folder `./nowhere`" in done.err
+
+
+def test_doctor_with_a_setting_that_does_not_work_here(cli, tmp_path):
+    done = cli("doctor", "--engine", "device=nowhere", SGLSPEC_HOME=str(tmp_path))
+    assert done.code == 5
+    assert "error S605: There is no device 'nowhere' here" in done.err
+    assert cli("doctor", "--engine", "device", SGLSPEC_HOME=str(tmp_path)).code == 2
+
+
+def test_doctor_without_torch(process, write, tmp_path):
+    write("site/sitecustomize.py", "import sys\nsys.modules['torch'] = None\n")
+    path = os.pathsep.join(["site", os.environ.get("PYTHONPATH", "")])
+    done = process("doctor", PYTHONPATH=path, SGLSPEC_HOME=str(tmp_path))
+    assert done.code == 5
+    assert "error S607: The local engine needs the package `torch`, which is not installed.\n" in done.err
+    assert "pip install 'sglspec[local]'" in done.err
+    assert done.out.startswith("sglspec ")

@@ -11,9 +11,9 @@ keeps no cache, and its output layer runs on the wanted positions only. Unless t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,9 +24,12 @@ from sglspec_engine.config import Weights
 from sglspec_engine.kv.arena import KVLayout, LayerShape
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.model.fused import fuse_layers
-from sglspec_engine.model.linear import choose, pack_linears
+from sglspec_engine.model.linear import choose, pack_linears, why_packed
+from sglspec_engine.model.probe import compare, tolerance, transformers_own
 from sglspec_engine.model.rope import PROBE_POSITIONS, PROBE_TOKENS, find_rotation
 from sglspec_engine.types import EngineError
+
+T = TypeVar("T")
 
 _NAME = "sglspec"
 _REFUSED_KWARGS = ("indices", "block_indices", "position_bias")
@@ -52,13 +55,22 @@ class ModelRunner:
     """
 
     def __init__(
-        self, model: Any, config: Any, attention: Attention, metrics: Metrics, weights: Weights = "plain"
+        self,
+        model: Any,
+        config: Any,
+        attention: Attention,
+        metrics: Metrics,
+        weights: Weights = "plain",
+        *,
+        probe: bool = False,
     ) -> None:
-        """Take a model over: its layers are fused where that gives the same, its linear layers packed by `weights`."""
+        """Take a model over: its layers are fused where that gives the same, its linear layers packed by `weights`.
+        With `probe` what comes out is compared with what transformers computes."""
         self._model = model
         self._attention = attention
         self._metrics = metrics
         self._windows = _windows(config)
+        expected = _guarded(lambda: transformers_own(model, self._windows)) if probe else None
         AttentionInterface.register(_NAME, _attend)
         model.set_attn_implementation(_NAME)
         first = next(model.parameters())
@@ -69,9 +81,21 @@ class ModelRunner:
             self.fused_layers = fuse_layers(model, _attend, self._probe_arguments)
         self.packed = pack_linears(model, packing)
         self._hook = model.get_input_embeddings().register_forward_hook(self._count)
-        self.layout, self.vocabulary_width, keys = self._probe()
+        self.layout, self.vocabulary_width, keys = _guarded(self._probe)
         self.rotation = find_rotation(model, config, keys)
         """How keys move to other positions, None where they cannot."""
+        allowed = tolerance(packing, first.dtype)
+        off = None if expected is None else _guarded(lambda: compare(self, expected, allowed))
+        self.reasons = (
+            why_packed(weights, packing, first.device, first.dtype),
+            f"linear={self.packed}: linear layers by the form of their weights",
+            f"fused={self.fused_layers}: of {len(self.layout.layers)} layers run in a form with fewer operations",
+            f"kv={self.layout.bytes_per_token}: bytes of keys and values per token",
+            "probe=off: as configured"
+            if off is None
+            else f"probe={off:.1g}: how far logits are from transformers' own",
+        )
+        """Why the model runs as it does, one line `name=value: reason` each."""
         metrics.embedded_tokens = metrics.forwards = 0
 
     def forward(self, ids: Sequence[int], positions: Sequence[int], plan: AttentionPlan, keep: Sequence[int]) -> Tensor:
@@ -120,6 +144,17 @@ class ModelRunner:
 
     def _count(self, module: Any, args: tuple[Tensor, ...], output: Tensor) -> None:
         self._metrics.embedded_tokens += output.shape[0] * output.shape[1]
+
+
+def _guarded(probe: Callable[[], T]) -> T:
+    """What a probe finds; whatever the model's code raises in it makes the model one that cannot be served."""
+    try:
+        return probe()
+    except EngineError:
+        raise
+    except Exception as error:
+        reason = f"this model fails when it is called as the engine does: {type(error).__name__}: {error}"
+        raise EngineError("unsupported", reason.splitlines()[0]) from error
 
 
 def _windows(config: Any) -> tuple[int | None, ...]:

@@ -122,6 +122,19 @@ def choose(weights: Weights, device: torch.device, dtype: torch.dtype) -> Packin
     return weights
 
 
+def why_packed(weights: Weights, packing: Packing | None, device: torch.device, dtype: torch.dtype) -> str:
+    """Why `choose` chose `packing`, as a line `weights=value: reason`."""
+    if weights != "auto":
+        why = "as configured" if packing == weights or weights == "plain" else "as configured, and nothing to pack here"
+    elif device.type != "cpu" or dtype != torch.float32:
+        why = f"only float32 weights on a CPU are packed, not {dtype} on {device}"
+    elif packing == _AUTO[0]:
+        why = "the fastest form that is exact enough, and it works on this processor"
+    else:
+        why = f"{_AUTO[0]} does not work on this processor or with this build of torch"
+    return f"weights={packing or 'plain'}: {why}"
+
+
 _AUTO: tuple[Packing, ...] = ("fp16", "fp32")
 
 

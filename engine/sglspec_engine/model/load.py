@@ -56,7 +56,7 @@ def load_model(
     rows = getattr(config, "vocab_size", 0)
     if vocabulary.size > rows:
         raise EngineError("unsupported", f"the tokenizer has {vocabulary.size} tokens but the model only {rows}")
-    model = _move(_weights(path, dtype, attn_implementation), device)
+    model = _move(_weights(path, dtype, attn_implementation), device_called(device))
     chat = _chat(path, vocabulary)
     turn_end = chat.turn_end_ids if isinstance(chat, ChatTemplate) else frozenset()
     return LoadedModel(
@@ -96,12 +96,9 @@ def _report(path: Path) -> tuple[Any, Compatibility]:
 
 
 def _weights(path: Path, dtype: str, attn_implementation: str) -> Any:
-    import torch
     import transformers
 
-    kind = getattr(torch, dtype, None)
-    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
-        raise EngineError("unsupported", f"{dtype!r} is not a floating type")
+    kind = type_called(dtype)
     try:
         with _quiet():
             loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -122,11 +119,35 @@ def _weights(path: Path, dtype: str, attn_implementation: str) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def _move(model: Any, device: str) -> Any:
+def _move(model: Any, device: Any) -> Any:
     try:
         return model.to(device)
-    except (RuntimeError, AssertionError) as error:  # no such device, or too little memory on it
-        raise EngineError("unsupported", f"the model cannot be put on device {device!r}: {_line(error)}") from None
+    except (RuntimeError, AssertionError) as error:  # too little memory there
+        raise EngineError("unsupported", f"the model cannot be put on device {device}: {_line(error)}") from None
+
+
+def type_called(name: str) -> Any:
+    """torch's floating type called `name`. Raises EngineError("unsupported") for anything else."""
+    import torch
+
+    kind = getattr(torch, name, None)
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+        raise EngineError("unsupported", f"{name!r} is not a floating type")
+    return kind
+
+
+def device_called(name: str) -> Any:
+    """The device called `name`. Raises EngineError("unsupported") for one that is not here."""
+    import torch
+
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise EngineError("unsupported", f"there is no device {name!r} here: {_line(error)}") from None
+    if device.type == "meta":
+        raise EngineError("unsupported", "nothing can be computed on the device 'meta'")
+    return device
 
 
 def _chat(path: Path, vocabulary: Vocabulary) -> ChatTemplate | EngineError:

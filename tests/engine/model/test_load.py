@@ -120,6 +120,13 @@ def test_an_unknown_type_is_refused(tiny_llama: Path) -> None:
             load_model(tiny_llama, dtype=dtype)
 
 
+@pytest.mark.parametrize("device", ["nowhere", "meta", "cuda:99", ""])
+def test_a_device_that_is_not_here_is_refused(tiny_llama: Path, device: str) -> None:
+    with pytest.raises(EngineError, match="device") as caught:
+        load_model(tiny_llama, device=device)
+    assert caught.value.kind == "unsupported"
+
+
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
