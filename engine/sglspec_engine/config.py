@@ -10,6 +10,7 @@ from typing import Literal, get_args
 Attention = Literal["auto", "cpu", "reference"]
 Order = Literal["fcfs", "prefix", "random"]
 Forks = Literal["together", "sequential"]
+Admission = Literal["optimistic", "worst_case"]
 Weights = Literal["auto", "plain", "fp32", "fp16", "bf16"]
 
 
@@ -28,6 +29,10 @@ class EngineConfig:
     devices than the CPU).
     prefix_cache: keep keys and values that no session uses any more, for those that begin alike; memory that is needed
     is taken from them first. Without it only forks share.
+    hints: use what programs tell about what is to come: keep what is going to be used again, free what is not, and
+    compile constraints ahead. Without it the cache goes by age alone.
+    admission: let requests in with room for their next tokens, and take memory back from the youngest where it runs
+    out ("optimistic"), or only with room for their prompt and `max_tokens` ("worst_case").
     order: which of the waiting requests comes first: by arrival, by the longest cached prefix, or at random.
     forks: run the branches of a fork together, or one after the other.
     grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
@@ -48,6 +53,8 @@ class EngineConfig:
     max_context: int | None = None
     max_kv_bytes: int | None = None
     prefix_cache: bool = True
+    hints: bool = True
+    admission: Admission = "optimistic"
     order: Order = "prefix"
     forks: Forks = "together"
     grammar_workers: int = 2
@@ -68,7 +75,8 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, or None")
-        for name, kind in (("attention", Attention), ("order", Order), ("forks", Forks), ("weights", Weights)):
+        choices = {"attention": Attention, "admission": Admission, "order": Order, "forks": Forks, "weights": Weights}
+        for name, kind in choices.items():
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}")
         if self.grammar_timeout <= 0:

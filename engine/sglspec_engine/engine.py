@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,17 @@ class Engine:
         weights = self.config.weights
         self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics, weights)
         limit, debug = self.resolved.kv_bytes, self.config.debug
-        self.pool = Pool(self._runner.layout, limit, cache=self.config.prefix_cache, poison=debug)
+        cache, hints = self.config.prefix_cache, self.config.hints
+        self.pool = Pool(self._runner.layout, limit, cache=cache, hints=hints, poison=debug)
         self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
         self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
         self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)
         self._usage = Usage()
         policy = Policy(self.config.order, self.config.forks)
         budgets = self.config.step_tokens, self.config.step_logits
-        scheduler = Scheduler(self.pool, policy, self._metrics, *budgets)
+        scheduler = Scheduler(self.pool, policy, self._metrics, *budgets, self.config.admission)
         after_step = self.pool.check if debug else None
-        self._loop = Loop(self._runner, scheduler, self._metrics, after_step)
+        self._loop = Loop(self._runner, scheduler, self._metrics, after_step, self.pool.tidy)
         self._loop.start()
 
     @classmethod
@@ -78,7 +80,16 @@ class Engine:
     @property
     def metrics(self) -> Metrics:
         """Counters since load."""
-        return self._metrics.copy()
+        pool, tree = self.pool, self.pool.tree
+        return replace(
+            self._metrics,
+            evicted=tree.evicted,
+            parked=pool.parked,
+            announced=tree.announced,
+            transient=tree.transient,
+            dropped=pool.dropped,
+            grammars_ahead=self._grammars.ahead,
+        )
 
     @property
     def usage(self) -> Usage:
@@ -173,6 +184,16 @@ class Engine:
     def cancel(self, work: Generation | Scoring | Prefill) -> None:
         """End a request; its reply settles within one step."""
         self._loop.post(lambda: self._loop.cancel(work), work.fail)
+
+    def prepare(self, grammars: Sequence[str]) -> None:
+        """Compile grammars that are going to be asked for. A hint: it never fails, and what does not compile is told to
+        who asks for it."""
+        if self.config.hints:
+            self._grammars.prepare(grammars)
+
+    def discard(self, lease: Lease, keep: int) -> None:
+        """Let go of a lease; what follows its first `keep` tokens is of no use to anyone."""
+        self._loop.post(lambda: lease.discard(keep), lambda _: None)
 
     def release(self, lease: Lease) -> Reply[None]:
         """Let go of a lease; after the engine's end there is nothing to let go of."""

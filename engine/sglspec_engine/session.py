@@ -56,9 +56,12 @@ class Session:
         self._usage = Usage()
         self._running: Reply[None] | Reply[Scores] | Reply[list[Lease]] | Reply[Prefill] | None = None
         self._abort: Callable[[], None] = _nothing
+        self._asked = lease.length
+        self._retired = False
         self._open = True
         # _base: log entries that came from the parent. _role: the open message. _bare: nothing was added to it yet.
-        # _lead: leading log entries that only the very first message or text of a context brings along.
+        # _lead: leading log entries that only the very first message or text of a context brings along. _asked: tokens
+        # that the last request went on from, or that came from the parent.
 
     @property
     def usage(self) -> Usage:
@@ -99,6 +102,7 @@ class Session:
         model, metrics = engine.generation_model(), engine.generation_metrics()
         work = Generation(request, model, self._lease, prompt, stream, self._committed, metrics)
         self._running, self._abort = stream, lambda: engine.cancel(work)
+        self._asked = len(prompt)
         engine.generate(work, request)
         try:
             while True:
@@ -129,6 +133,7 @@ class Session:
         reply: Reply[Scores] = Reply()
         scoring = Scoring(split, method, self._lease, reply, self._count)
         self._running, self._abort = reply, lambda: self._engine.cancel(scoring)
+        self._asked = len(split.context)
         self._engine.score(scoring)
         try:
             return await reply.wait()
@@ -148,6 +153,7 @@ class Session:
         reply: Reply[list[Lease]] = Reply()
         work = self._engine.fork(self._lease, known, n, reply)
         self._running, self._abort = reply, lambda: self._engine.abandon(work, reply)
+        self._asked = len(known)
         try:
             leases = await reply.wait()
         except asyncio.CancelledError:
@@ -212,6 +218,13 @@ class Session:
             self._abort()
             raise
 
+    def retire(self) -> None:
+        """Say that no request follows, and that nobody goes on from this context. A hint: what no other request has
+        gone on from is freed now, the rest is cache. Text, trace and usage stay; `close` has to follow."""
+        if self._open and (self._running is None or self._running.done) and self._engine.config.hints:
+            self._retired = True
+            self._engine.discard(self._lease, self._asked)
+
     async def close(self) -> None:
         """Let go of keys and values; a request that runs is cancelled first. Idempotent."""
         if not self._open:
@@ -263,7 +276,7 @@ class Session:
     async def _settle(self) -> None:
         """Make sure that the request before this one has left the context as it is to be. One that still runs was left
         by its caller (a stream that was neither read to its end nor closed), so it is cancelled."""
-        if not self._open:
+        if not self._open or self._retired:
             raise EngineError("internal", "the session is closed")
         if self._running is not None:
             if not self._running.done:

@@ -20,6 +20,7 @@ from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import Event, EventLog
 from sglspec.runtime.fork import first_error
 from sglspec.runtime.frame import ENGINE_CODES, Frame, Shared
+from sglspec.runtime.generate import prepare_constraints
 from sglspec.runtime.interpreter import run_steps
 from sglspec.runtime.limits import Bounds, LimitTracker, document_bounds
 from sglspec.runtime.result import Result, Status
@@ -95,6 +96,7 @@ class Run:
         error: Diagnostic | None = None
         try:
             main = await self._main_frame()
+            await prepare_constraints(main)
             async with asyncio.timeout(shared.limits.bounds.seconds):
                 outputs = await self._execute(main)
         except asyncio.CancelledError:
@@ -134,6 +136,8 @@ class Run:
                     await run_steps(main, self._shared.program.spec.steps)
                 except ReturnProgram as signal:
                     returned = signal
+                # Branches that still run hold what they share with it.
+                await main.session.close()
             await main.scope.all_ready()
         except BaseExceptionGroup as problems:
             specific, rest = problems.split(SpecError)
