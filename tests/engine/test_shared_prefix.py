@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ async def test_the_first_fails_while_it_computes(tiny_llama: Path, monkeypatch: 
         forward: Callable[..., object] = ModelRunner.forward
         calls: list[int] = []
 
-        def failing(self: ModelRunner, ids: Sequence[int], *rest: object) -> object:
+        def failing(self: ModelRunner, ids: Sequence[int], *rest: Any) -> object:
             calls.append(len(ids))
             if len(calls) == FIRST_STEPS:
                 raise RuntimeError("broken")
