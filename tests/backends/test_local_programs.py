@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ steps:
 
 
 @asynccontextmanager
-async def local(path: Path, **settings: Any):
+async def local(path: Path, **settings: Any) -> AsyncIterator[LocalBackend]:
     backend = await open_local(path, weights="fp32", threads=1, **settings)
     try:
         yield backend
