@@ -11,6 +11,7 @@ Attention = Literal["auto", "cpu", "gather", "varlen", "flashinfer", "reference"
 Resolution = Literal["cpu", "gather", "varlen", "flashinfer", "reference"]
 Order = Literal["fcfs", "prefix", "random"]
 Forks = Literal["together", "sequential"]
+Admission = Literal["optimistic", "worst_case"]
 Weights = Literal["auto", "plain", "fp32", "fp16", "bf16"]
 
 _KERNELS = ("varlen", "flashinfer")
@@ -33,6 +34,10 @@ class EngineConfig:
     max_kv_bytes: memory for keys and values, None for a part of what is free at load.
     prefix_cache: keep keys and values that no session uses any more, for those that begin alike; memory that is needed
     is taken from them first. Without it only forks share.
+    hints: use what programs tell about what is to come: keep what is going to be used again, free what is not, and
+    compile constraints ahead. Without it the cache goes by age alone.
+    admission: let requests in with room for their next tokens, and take memory back from the youngest where it runs
+    out ("optimistic"), or only with room for their prompt and `max_tokens` ("worst_case").
     order: which of the waiting requests comes first: by arrival, by the longest cached prefix, or at random.
     forks: run the branches of a fork together, or one after the other.
     grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
@@ -57,6 +62,8 @@ class EngineConfig:
     max_context: int | None = None
     max_kv_bytes: int | None = None
     prefix_cache: bool = True
+    hints: bool = True
+    admission: Admission = "optimistic"
     order: Order = "prefix"
     forks: Forks = "together"
     grammar_workers: int = 2
@@ -79,7 +86,8 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1 where it is given")
-        for name, kind in (("attention", Attention), ("order", Order), ("forks", Forks), ("weights", Weights)):
+        choices = {"attention": Attention, "admission": Admission, "order": Order, "forks": Forks, "weights": Weights}
+        for name, kind in choices.items():
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}")
         if self.grammar_timeout <= 0:

@@ -118,9 +118,27 @@ class Grammars:
         self._tokenizer: LLTokenizer | None = None
         self._exact = False
         self._closed = False
+        self._prepared: set[str] = set()
+        self.ahead = 0
+        # _prepared: grammars that nobody has asked for yet. ahead: how many were compiled before they were asked for.
+
+    def prepare(self, grammars: Sequence[str]) -> None:
+        """Begin to compile grammars, no more than are kept."""
+        for grammar in list(dict.fromkeys(grammars))[: self._capacity]:
+            with self._lock:
+                if self._closed or grammar in self._found:
+                    continue
+                self._prepared.add(grammar)
+            self._begin(grammar)
 
     def compile(self, grammar: str) -> Future[GrammarConstraint]:
         """The grammar in its first state; copy it before use. Fails with EngineError("constraint")."""
+        with self._lock:
+            self.ahead += grammar in self._prepared
+            self._prepared.discard(grammar)
+        return self._begin(grammar)
+
+    def _begin(self, grammar: str) -> Future[GrammarConstraint]:
         with self._lock:
             future = self._found.get(grammar)
             if future is None:
@@ -128,7 +146,7 @@ class Grammars:
                     raise EngineError("internal", "the engine is closed")
                 future = self._found[grammar] = self._pool.submit(self._compile, grammar)
                 while len(self._found) > self._capacity:
-                    self._found.popitem(last=False)
+                    self._prepared.discard(self._found.popitem(last=False)[0])
             self._found.move_to_end(grammar)
             return future
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ class Engine:
         weights, probe = self.config.weights, self.config.probe
         self._runner = ModelRunner(loaded.model, loaded.config, attention, self._metrics, weights, probe=probe)
         limit, debug = self.resolved.kv_bytes, self.config.debug
-        self.pool = Pool(self._runner.layout, limit, cache=self.config.prefix_cache, poison=debug)
+        cache, hints = self.config.prefix_cache, self.config.hints
+        self.pool = Pool(self._runner.layout, limit, cache=cache, hints=hints, poison=debug)
         warned = tuple(f"warning={loaded.name}: {text}" for text in loaded.report.warnings)
         self.reasons = (*self.resolved.reasons, *self._runner.reasons, *warned)
         """Why everything is as it is, one line `name=value: reason` each."""
@@ -63,9 +65,9 @@ class Engine:
         self._usage = Usage()
         policy = Policy(self.config.order, self.config.forks)
         budgets = self.config.step_tokens, self.config.step_logits
-        scheduler = Scheduler(self.pool, policy, self._metrics, *budgets)
+        scheduler = Scheduler(self.pool, policy, self._metrics, *budgets, self.config.admission)
         after_step = self.pool.check if debug else None
-        self._loop = Loop(self._runner, scheduler, self._metrics, after_step)
+        self._loop = Loop(self._runner, scheduler, self._metrics, after_step, self.pool.tidy)
         self._loop.start()
 
     @classmethod
@@ -81,7 +83,16 @@ class Engine:
     @property
     def metrics(self) -> Metrics:
         """Counters since load."""
-        return self._metrics.copy()
+        pool, tree = self.pool, self.pool.tree
+        return replace(
+            self._metrics,
+            evicted=tree.evicted,
+            parked=pool.parked,
+            announced=tree.announced,
+            transient=tree.transient,
+            dropped=pool.dropped,
+            grammars_ahead=self._grammars.ahead,
+        )
 
     @property
     def usage(self) -> Usage:
@@ -164,21 +175,21 @@ class Engine:
 
     def join(self, pieces: Sequence[Piece]) -> Reply[Lease]:
         """A lease on the pieces one behind the other, without computing them again. Where its caller leaves, it is to
-        be discarded."""
+        be abandoned."""
         rotation = self._runner.rotation
         assert rotation is not None
         reply: Reply[Lease] = Reply()
         self._loop.post(lambda: reply.finish(join(self.pool, pieces, rotation)), reply.fail)
         return reply
 
-    def discard(self, reply: Reply[Lease]) -> None:
+    def abandon_join(self, reply: Reply[Lease]) -> None:
         """Let go of the lease of a join whose caller left."""
 
-        def discard() -> None:
+        def abandon() -> None:
             if (lease := reply.value()) is not None:
                 lease.release()
 
-        self._loop.post(discard, reply.fail)
+        self._loop.post(abandon, reply.fail)
 
     def measure(self, agreement: Agreement) -> None:
         """Run a measurement."""
@@ -202,6 +213,16 @@ class Engine:
     def cancel(self, work: Generation | Scoring | Prefill | Agreement) -> None:
         """End a request; its reply settles within one step."""
         self._loop.post(lambda: self._loop.cancel(work), work.fail)
+
+    def prepare(self, grammars: Sequence[str]) -> None:
+        """Compile grammars that are going to be asked for. A hint: it never fails, and what does not compile is told to
+        who asks for it."""
+        if self.config.hints:
+            self._grammars.prepare(grammars)
+
+    def discard(self, lease: Lease, keep: int) -> None:
+        """Let go of a lease; what follows its first `keep` tokens is of no use to anyone."""
+        self._loop.post(lambda: lease.discard(keep), lambda _: None)
 
     def release(self, lease: Lease) -> Reply[None]:
         """Let go of a lease; after the engine's end there is nothing to let go of."""

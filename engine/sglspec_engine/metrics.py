@@ -1,8 +1,8 @@
-"""Counters of one engine. Written by the owner thread only; reading gives a consistent copy."""
+"""Counters of one engine, written by the owner thread only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -13,7 +13,10 @@ class Metrics:
     really computed and not what was planned. forwards: calls of the model. steps: rounds of the loop that ran
     the model. requests, failed, cancelled: requests taken, and how those ended that did not end well.
     seconds: time inside the model. preempted: how often a work lost its memory to an older one. deferred: works that
-    waited for another one to compute what they begin with, or for a sibling.
+    waited for another one to compute what they begin with, or for a sibling. evicted: cached tokens that gave way.
+    parked: idle contexts that had to give their memory back. Of hints: announced: uses of cached prefixes that were
+    known to come; transient: tokens that were cached as the first to go; dropped: tokens that were freed as nobody was
+    going to need them; grammars_ahead: grammars that were compiled before they were asked for.
     """
 
     embedded_tokens: int = 0
@@ -27,8 +30,10 @@ class Metrics:
     largest_batch: int = 0
     preempted: int = 0
     deferred: int = 0
+    evicted: int = 0
+    parked: int = 0
+    announced: int = 0
+    transient: int = 0
+    dropped: int = 0
+    grammars_ahead: int = 0
     seconds: float = 0.0
-
-    def copy(self) -> Metrics:
-        """The values as they are now."""
-        return replace(self)

@@ -59,9 +59,12 @@ class Session:
         self._usage = Usage()
         self._running: Reply[Any] | None = None
         self._abort: Callable[[], None] = _nothing
+        self._asked = lease.length
+        self._retired = False
         self._open = True
         # _base: log entries that came from the parent. _role: the open message. _bare: nothing was added to it yet.
-        # _lead: leading log entries that only the very first message or text of a context brings along.
+        # _lead: leading log entries that only the very first message or text of a context brings along. _asked: tokens
+        # that the last request went on from, or that came from the parent.
 
     @property
     def usage(self) -> Usage:
@@ -102,6 +105,7 @@ class Session:
         model, metrics = engine.generation_model(), engine.generation_metrics()
         work = Generation(request, model, self._lease, prompt, stream, self._committed, metrics)
         self._running, self._abort = stream, lambda: engine.cancel(work)
+        self._asked = len(prompt)
         engine.generate(work, request)
         try:
             while True:
@@ -131,6 +135,7 @@ class Session:
         self._limit(max(len(ids) for ids in encoded))
         reply: Reply[Scores] = Reply()
         scoring = Scoring(split, method, self._lease, reply, self._count)
+        self._asked = len(split.context)
         self._engine.score(scoring)
         return await self._outcome(reply, lambda: self._engine.cancel(scoring))
 
@@ -145,6 +150,7 @@ class Session:
         self._limit(len(known))
         reply: Reply[list[Lease]] = Reply()
         work = self._engine.fork(self._lease, known, n, reply)
+        self._asked = len(known)
         leases = await self._outcome(reply, lambda: self._engine.abandon(work, reply))
         self._usage += Usage(0, work.computed, 0, 0, 0)
         return [Session(self._engine, lease, self) for lease in leases]
@@ -189,7 +195,7 @@ class Session:
         self._limit(len(found.ids))
         await _together([one._compute() for one in (self, *branches)])
         joining = self._engine.join(pieces)
-        lease = await self._outcome(joining, lambda: self._engine.discard(joining))
+        lease = await self._outcome(joining, lambda: self._engine.abandon_join(joining))
         try:
             divergence = await self._measure(lease, found.ids) if self._engine.config.measure_joins else None
         except BaseException:
@@ -197,6 +203,7 @@ class Session:
             raise
         self._engine.release(self._lease)
         self._lease, self._context, self._lead = lease, found, lead
+        self._asked = len(found.ids)
         return divergence
 
     def _pieces(self, branches: Sequence[Session]) -> tuple[list[Piece], Context, int]:
@@ -233,6 +240,13 @@ class Session:
         work = self._engine.compute(self._lease, self._context.encode(self._engine.vocabulary), reply)
         done = await self._outcome(reply, lambda: self._engine.cancel(work))
         self._usage += Usage(0, done.computed, 0, 0, 0)
+
+    def retire(self) -> None:
+        """Say that no request follows, and that nobody goes on from this context. A hint: what no other request has
+        gone on from is freed now, the rest is cache. Text, trace and usage stay; `close` has to follow."""
+        if self._open and (self._running is None or self._running.done) and self._engine.config.hints:
+            self._retired = True
+            self._engine.discard(self._lease, self._asked)
 
     async def close(self) -> None:
         """Let go of keys and values; a request that runs is cancelled first. Idempotent."""
@@ -285,7 +299,7 @@ class Session:
     async def _settle(self) -> None:
         """Make sure that the request before this one has left the context as it is to be. One that still runs was left
         by its caller (a stream that was neither read to its end nor closed), so it is cancelled."""
-        if not self._open:
+        if not self._open or self._retired:
             raise EngineError("internal", "the session is closed")
         if self._running is not None:
             if not self._running.done:

@@ -95,6 +95,11 @@ class Session(Protocol):
         """The context's tokens with their origin; empty where the backend has no tokens."""
         ...
 
+    def retire(self) -> None:
+        """Say that nothing follows in this context and that it is never joined: what it holds may go at once. A hint;
+        text, trace and usage stay, and `close` has to follow."""
+        ...
+
     async def close(self) -> None:
         """Let go of what the context holds. Idempotent."""
         ...
@@ -112,6 +117,10 @@ class Backend(Protocol):
 
     def require_chat(self) -> None:
         """Raise EngineError("no_template" | "template") when the model has no usable chat template."""
+        ...
+
+    def prepare(self, grammars: Sequence[str]) -> None:
+        """Say which grammars are going to be asked for. A hint; it never fails."""
         ...
 
     async def open(self, label: str = "") -> Session:

@@ -93,6 +93,10 @@ class LocalBackend:
         """Raise EngineError("no_template" | "template") when the model has no usable chat template."""
         _ = self.engine.chat
 
+    def prepare(self, grammars: Sequence[str]) -> None:
+        """Compile grammars ahead, on the engine's pool."""
+        self.engine.prepare(grammars)
+
     async def open(self, label: str = "") -> Session:
         """A new, empty context. `label` is for backends that show it."""
         return LocalSession(self.engine.open())
@@ -145,6 +149,10 @@ class LocalSession:
     def trace(self) -> list[TraceToken]:
         """The context's tokens with their origin."""
         return self._session.trace()
+
+    def retire(self) -> None:
+        """Let go of what only this context would have used."""
+        self._session.retire()
 
     async def close(self) -> None:
         """Let go of what the context holds. Idempotent."""

@@ -88,6 +88,9 @@ class ScriptedBackend:
     def require_chat(self) -> None:
         return
 
+    def prepare(self, grammars: Sequence[str]) -> None:
+        return
+
     async def open(self, label: str = "") -> Session:
         return ScriptedSession(Script(self.replies))
 
@@ -155,6 +158,9 @@ class ScriptedSession:
 
     def trace(self) -> list[TraceToken]:
         return []
+
+    def retire(self) -> None:
+        return
 
     async def close(self) -> None:
         return

@@ -188,6 +188,8 @@ class Join:
                 frame.tasks = group
                 with suppress(NextRound):
                     await self.run_steps(frame, branch.steps)
+                if self.step.join != "concat":
+                    frame.session.retire()
             await frame.scope.all_ready()
             await frame.close_joins()
         except* SpecError as problems:

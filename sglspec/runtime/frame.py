@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import sglspec.expressions as ev
+from sglspec.analysis.constraints import Constraint
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program, Rendered
 from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, TraceToken, Usage
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.fields import Expr, Items, Param, Text
-from sglspec.document.model import Sampling
+from sglspec.document.model import Gen, Sampling
 from sglspec.document.nodes import Node, Scalar
 from sglspec.expressions import Budget, EvaluationError, Expression, Origin, Template
 from sglspec.runtime.context import Transcript
@@ -36,7 +37,7 @@ ENGINE_CODES = {
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """What all lines of a run have in common."""
+    """What all lines of a run have in common. constraints: those that depend on inputs alone."""
 
     program: Program
     backend: Backend
@@ -46,6 +47,7 @@ class Shared:
     options: Sampling | None = None
     trace: bool = False
     usage: Usage = field(default_factory=Usage)
+    constraints: dict[Gen, Constraint] = field(default_factory=dict[Gen, Constraint])
     branch_traces: dict[str, tuple[TraceToken, ...]] = field(default_factory=dict[str, tuple[TraceToken, ...]])
 
     def add_usage(self, usage: Usage) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 import sglspec.expressions as ev
 from sglspec.analysis.constraints import Constraint, regex_constraint, schema_constraint
 from sglspec.analysis.grammar import ConstraintError
+from sglspec.analysis.program import Program, Rendered
 from sglspec.analysis.regexes import escape, stop_pattern
+from sglspec.analysis.sites import every_step
 from sglspec.backends.base import (
     EngineError,
     Finish,
@@ -21,9 +23,11 @@ from sglspec.backends.base import (
     ValueFinish,
 )
 from sglspec.backends.base import Sampling as EngineSampling
+from sglspec.diagnostics import SpecError
 from sglspec.document.fields import Param, Text, Texts, Value
 from sglspec.document.model import Gen, Sampling, Select
 from sglspec.document.nodes import to_python
+from sglspec.expressions import Template
 from sglspec.runtime.frame import Frame
 
 DEFAULT_MAX_TOKENS = 256
@@ -250,12 +254,36 @@ def _bias(given: dict[str, float] | None) -> tuple[tuple[int, float], ...]:
     return tuple((int(token), float(amount)) for token, amount in (given or {}).items())
 
 
+async def prepare_constraints(frame: Frame) -> None:
+    """At a run's start, tell the backend all constraints that are known by then: constants, and what depends on inputs
+    alone. One that is wrong is reported where it is reached."""
+    program, inserted = frame.shared.program, frame.shared.constraints
+    for step in every_step(program.spec.steps):
+        if isinstance(step, Gen) and step not in program.constraints and _of_inputs(program, step):
+            with suppress(SpecError):
+                constraint = await _constraint(frame, step)
+                if constraint is not None:
+                    inserted[step] = constraint
+    frame.shared.backend.prepare([c.grammar for c in (*program.constraints.values(), *inserted.values())])
+
+
+def _of_inputs(program: Program, step: Gen) -> bool:
+    """Whether a constraint with `{{ }}` reads nothing but inputs."""
+    template: Template | None = None
+    if step.regex is not None:
+        template = program.templates[step.regex]
+    elif step.schema_ is not None:
+        compiled = program.values[step.schema_.node]
+        template = compiled.template if isinstance(compiled, Rendered) else None
+    return template is not None and not template.functions and all(n.name in program.inputs for n in template.names)
+
+
 async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
-    """The compiled constraint. One that holds `{{ }}` is rendered and compiled now: in a regex inserted values match
-    as they are written, a schema may be a value."""
-    static = frame.shared.program.constraints.get(step)
-    if static is not None:
-        return static
+    """The compiled constraint. One that holds `{{ }}` is rendered and compiled when its values are known: in a regex
+    inserted values match as they are written, a schema may be a value."""
+    known = frame.shared.program.constraints.get(step) or frame.shared.constraints.get(step)
+    if known is not None:
+        return known
     try:
         if step.regex is not None:
             return regex_constraint(await _pattern(frame, step.regex))

@@ -23,6 +23,7 @@ from sglspec.runtime.frame import ENGINE_CODES, Frame, Shared
 from sglspec.runtime.interpreter import run_steps
 from sglspec.runtime.limits import Bounds, LimitTracker, document_bounds
 from sglspec.runtime.needs import unmet
+from sglspec.runtime.requests import prepare_constraints
 from sglspec.runtime.result import Result, Status
 from sglspec.runtime.scope import Bound, Scope
 from sglspec.runtime.signals import ReturnProgram
@@ -96,6 +97,7 @@ class Run:
         error: Diagnostic | None = None
         try:
             main = await self._main_frame()
+            await prepare_constraints(main)
             async with asyncio.timeout(shared.limits.bounds.seconds):
                 outputs = await self._execute(main)
         except asyncio.CancelledError:
@@ -135,6 +137,8 @@ class Run:
                     await run_steps(main, self._shared.program.spec.steps)
                 except ReturnProgram as signal:
                     returned = signal
+                # Branches that still run hold what they share with it.
+                await main.session.close()
             await main.scope.all_ready()
         except BaseExceptionGroup as problems:
             specific, rest = problems.split(SpecError)

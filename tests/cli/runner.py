@@ -78,6 +78,9 @@ class SlowSession:
     def trace(self) -> list[TraceToken]:
         return self.inner.trace()
 
+    def retire(self) -> None:
+        self.inner.retire()
+
     async def close(self) -> None:
         await self.inner.close()
 

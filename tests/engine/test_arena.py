@@ -11,7 +11,10 @@ from sglspec_engine.kv.arena import Arena, KVLayout, LayerShape, Span
 
 LAYOUT = KVLayout((LayerShape(2, 3, 5), LayerShape(1, 4, 4)), torch.float32, torch.device("cpu"))
 STEP = st.tuples(
-    st.sampled_from(["take", "take", "follow", "extend", "shrink", "split", "free", "compact"]), st.integers(0, 9999)
+    st.sampled_from(
+        ["take", "take", "follow", "extend", "shrink", "split", "free", "compact", "compact a piece", "join"]
+    ),
+    st.integers(0, 9999),
 )
 
 
@@ -48,8 +51,20 @@ def test_random_operations(steps: list[tuple[str, int]]) -> None:
                 hole = arena.allocate(arena.free)
                 assert hole is not None, "after compaction everything free is in one piece"
                 arena.release(hole)
+        elif act == "compact a piece":
+            for _ in range(40):
+                if len(arena._holes) < 2:
+                    break
+                arena.compact(number % 9 + 1)
+                arena.check(s for s, _ in live)
+            assert len(arena._holes) < 2
         elif span is None:
             continue
+        elif act == "join":
+            behind = next(((s, m) for s, m in live if s.start == span.end), None)
+            if behind is not None and arena.join(span, behind[0]):
+                old += behind[1]
+                live = [entry for entry in live if entry[0] is not behind[0]]
         elif act == "extend":
             if arena.extend(span, size):
                 old += [next(marks) for _ in range(size)]

@@ -41,7 +41,7 @@ def assert_holds(lease: Lease, ids: list[int]) -> None:
 
 
 STEP = st.tuples(
-    st.sampled_from(["open", "grow", "grow", "fork", "cut", "publish", "adopt", "park", "release", "rival"]),
+    st.sampled_from(["open", "grow", "grow", "fork", "cut", "publish", "adopt", "park", "release", "rival", "tidy"]),
     st.integers(0, 10_000),
 )
 
@@ -82,6 +82,13 @@ def test_random_operations(steps: list[tuple[str, int]], cache: bool, slots: int
             gained = lease.adopt(longest)
             assert gained == lease.length - len(ids) >= 0
             ids[:] = longest[: lease.length]
+        elif act == "tidy":
+            for _ in range(50):
+                if not pool.tidy():
+                    break
+                pool.check()
+            assert not pool.tidy()
+            assert not pool.arena.scattered
         elif act == "park":
             lease.park()
             assert lease.length == 0
@@ -202,3 +209,62 @@ def test_a_long_tail_that_cannot_grow_in_place_moves_or_is_sealed() -> None:
     pool.check()
     for lease, expected in zip(pair, ids, strict=True):
         assert_holds(lease, expected)
+
+
+def test_what_an_idle_lease_had_to_give_back_is_kept_for_it() -> None:
+    """It is older than what another one left, and stays all the same, unless hints are off."""
+    for hints in (True, False):
+        pool = Pool(LAYOUT, 100 * SIZE, hints=hints, poison=True)
+        idle, gone, new = Lease(pool), Lease(pool), Lease(pool)
+        grow(idle, list(range(32)))
+        grow(gone, list(range(100, 132)))
+        gone.busy = True
+        pool.park_idle(100)
+        assert (idle.length, pool.tree.announced) == (0, int(hints))
+        gone.release()
+        new.busy = True
+        new.reserve(40)
+        pool.check()
+        assert idle.adopt(list(range(32))) == (32 if hints else 0)
+        assert idle.node.expected == 0
+        pool.check()
+
+
+def test_what_is_discarded_is_freed_up_to_what_others_use() -> None:
+    """A long tail is several nodes by then; what comes before `keep` and what another lease uses stay."""
+    pool = Pool(LAYOUT, 2000 * SIZE, poison=True)
+    lease, rival = Lease(pool), Lease(pool)
+    for i in range(400):
+        for which, one in enumerate((lease, rival)):
+            grow(one, [1000 * which + i])
+    other = lease.fork()
+    other.truncate(150)
+    lease.discard(100)
+    pool.check()
+    assert pool.dropped == 250
+    assert (pool.tree.match(pool.root(), range(400)), lease.released) == (150, True)
+    assert_holds(other, list(range(150)))
+    other.discard(100)
+    pool.check()
+    assert (pool.dropped, pool.tree.cached, pool.live_leases) == (300, 100, 1)
+    lease.discard(0)
+    assert pool.tree.cached == 100
+
+
+def test_what_a_long_generation_left_in_pieces_is_one_piece_after_an_idle_moment() -> None:
+    pool = Pool(LAYOUT, 4000 * SIZE, poison=True)
+    lease, rival = Lease(pool), Lease(pool)
+    for i in range(900):
+        for which, one in enumerate((lease, rival)):
+            grow(one, [1000 * which + i])
+    branch = lease.fork()
+    grow(branch, [7])
+    rival.release()
+    before = len(lease.node.path())
+    while pool.tidy():
+        pool.check()
+    pool.check()
+    assert len(lease.node.path()) == 1 < before
+    assert len(lease.spans(0)) == 1
+    assert_holds(lease, list(range(900)))
+    assert_holds(branch, [*range(900), 7])

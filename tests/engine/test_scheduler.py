@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sglspec_engine.config import Forks
+from sglspec_engine.config import Admission, Forks
 from sglspec_engine.kv.arena import KVLayout, LayerShape
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.pool import Pool
@@ -18,10 +18,16 @@ LAYOUT = KVLayout((LayerShape(1, 1, 1),), torch.float32, torch.device("cpu"))
 
 
 def make(
-    slots: int = 100_000, *, budget: int = 512, logits: int = 64, policy: Policy | None = None
+    slots: int = 100_000,
+    *,
+    budget: int = 512,
+    logits: int = 64,
+    policy: Policy | None = None,
+    admission: Admission = "optimistic",
+    hints: bool = True,
 ) -> tuple[Pool, Scheduler]:
-    pool = Pool(LAYOUT, slots * LAYOUT.bytes_per_token, poison=True)
-    return pool, Scheduler(pool, policy or Policy(), Metrics(), budget, logits)
+    pool = Pool(LAYOUT, slots * LAYOUT.bytes_per_token, hints=hints, poison=True)
+    return pool, Scheduler(pool, policy or Policy(), Metrics(), budget, logits, admission)
 
 
 def work(pool: Pool, known: int, computed: int = 0, first: int = 0) -> Prefill:
@@ -122,8 +128,10 @@ def test_the_longest_cached_prefix_is_let_in_first_but_not_for_ever() -> None:
     cold, hot = work(pool, 140, first=70_000), work(pool, 125)
     scheduler.add(cold)
     scheduler.add(hot)
+    assert {row.work for row in scheduler.plan().rows} == {hot, blocker}
+    assert (cold.found, hot.found, cold.overtaken) == (0, 120, 1)
     assert scheduler._policy.sort([cold, hot]) == [hot, cold]
-    cold.waited = 3
+    cold.overtaken = 64
     assert scheduler._policy.sort([cold, hot]) == [cold, hot]
     assert Policy("fcfs").sort([hot, cold]) == [cold, hot]
 
@@ -190,3 +198,80 @@ def test_what_can_never_run_is_refused_and_the_others_go_on() -> None:
         pool.check()
     assert refused == [large]
     assert len(scheduler) == 0
+
+
+def test_what_waiting_works_begin_with_is_evicted_last() -> None:
+    """Two cached prefixes, one of which a waiting work needs: with hints it stays, though it is the older one."""
+    for hints, expected in ((True, [100, 0]), (False, [0, 100])):
+        pool, scheduler = make(slots=310, policy=Policy("fcfs"), hints=hints)
+        for first in (0, 1000):
+            warm = work(pool, 100, first=first)
+            scheduler.add(warm)
+            run(scheduler, scheduler.plan())
+            warm.lease.release()
+        running = work(pool, 100, first=5000)
+        scheduler.add(running)
+        run(scheduler, scheduler.plan(), ends=False)
+        for one in (work(pool, 300, first=9000), work(pool, 110)):
+            scheduler.add(one)
+        running.known += range(7000, 7030)
+        run(scheduler, scheduler.plan(), ends=False)
+        assert len(scheduler) == 3
+        assert [pool.tree.match(pool.root(), range(at, at + 100)) for at in (0, 1000)] == expected
+        assert pool.tree.announced == hints
+        pool.check()
+
+
+def test_worst_case_admission_never_takes_memory_back() -> None:
+    """Works that grow to their bound: all are let in at once and some preempted, or they wait and none is."""
+    for admission in ("optimistic", "worst_case"):
+        pool, scheduler = make(slots=300, admission=admission)
+        works = [Growing(Lease(pool), range(1000 * i, 1000 * i + 20), bound=120) for i in range(5)]
+        for one in works:
+            scheduler.add(one)
+        most = 0
+        for _ in range(1500):
+            most = max(most, len(scheduler._running))
+            run(scheduler, scheduler.plan(), ends=False)
+            pool.check()
+            for one in works:
+                if one.todo == 0 and not one.closed:
+                    one.grow()
+            scheduler.drop_closed()
+        assert [one.closed for one in works] == [True] * 5
+        assert len(scheduler) == 0
+        assert most == (2 if admission == "worst_case" else 5)
+        assert (sum(one.preempted for one in works) == 0) == (admission == "worst_case")
+
+
+def test_worst_case_admission_refuses_what_can_never_fit() -> None:
+    pool, scheduler = make(slots=100, admission="worst_case")
+    small, large = Growing(Lease(pool), range(20), bound=60), Growing(Lease(pool), range(900, 920), bound=160)
+    for one in (large, small):
+        scheduler.add(one)
+    plan = scheduler.plan()
+    assert [(one, error.kind) for one, error in plan.refused] == [(large, "limit")]
+    large.closed = True
+    scheduler.drop_closed()
+    assert [row.work for row in scheduler.plan().rows] == [small]
+
+
+class Growing(Prefill):
+    """A work that goes on to `bound` tokens, one at a time."""
+
+    def __init__(self, lease: Lease, known: range, bound: int) -> None:
+        super().__init__(lease, known, lambda _: [], lambda _: None)
+        self._bound = bound
+
+    @property
+    def bound(self) -> int:
+        return self._bound
+
+    def grow(self) -> None:
+        """What a generation does when it has chosen a token; at its end it lets go."""
+        if len(self.known) == self._bound:
+            self.closed = True
+            self.lease.release()
+        else:
+            self.known.append(self.known[-1] + 1)
+            self.wanted_from = len(self.known) - 1

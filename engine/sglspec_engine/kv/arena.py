@@ -131,18 +131,39 @@ class Arena:
             old = tensor[:, source.start : source.start + length]
             tensor[:, target.start : target.start + length] = old.clone()
 
-    def compact(self) -> None:
-        """Move all spans together, so that what is free is one hole. Costs a copy of what moves."""
-        at = 0
+    def join(self, first: Span, second: Span) -> bool:
+        """Make `second` the end of `first`, where it lies right behind it."""
+        if first.end != second.start:
+            return False
+        first.length += second.length
+        self._live.remove(second)
+        return True
+
+    @property
+    def scattered(self) -> bool:
+        """Whether no hole has half of what is free."""
+        return 2 * max(self._holes.values(), default=0) < self.free
+
+    def compact(self, limit: int | None = None) -> None:
+        """Move all spans together, so that what is free is one hole; with `limit` stop after about as many slots. Costs
+        a copy of what moves."""
+        at = moved = 0
+        self._starts, self._holes = [], {}
         for span in sorted(self._live, key=lambda s: s.start):
-            if span.start != at:
+            if span.start != at and (limit is None or moved < limit):
                 self.copy(span, Span(at, span.length), span.length)
                 span.start = at
-            at += span.length
-        self._starts = [at] if at < self.slots else []
-        self._holes = {at: self.slots - at} if at < self.slots else {}
-        if self._poison and at < self.slots:
-            self._fill(at, self.slots - at)
+                moved += span.length
+            self._note_hole(at, span.start)
+            at = span.end
+        self._note_hole(at, self.slots)
+
+    def _note_hole(self, start: int, end: int) -> None:
+        if start < end:
+            self._starts.append(start)
+            self._holes[start] = end - start
+            if self._poison:
+                self._fill(start, end - start)
 
     def check(self, spans: Iterable[Span]) -> None:
         """Raise AssertionError unless exactly `spans` are allocated, and spans and holes cover every slot once."""

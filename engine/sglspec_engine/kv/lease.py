@@ -28,7 +28,8 @@ class Lease:
 
     busy: a request is working on it; the pool may make an idle one give back what it holds (`park`).
     used: when tokens were last added, in ticks of the pool. gang: what branches of one fork have in common.
-    pinned: it cannot be computed again, so nobody makes it give anything back.
+    pinned: it cannot be computed again, so nobody makes it give anything back. random_from: the first token that was
+    drawn at random, None where none was; what follows from there on is not going to be asked for again.
     """
 
     def __init__(self, pool: Pool, node: Node | None = None) -> None:
@@ -42,9 +43,11 @@ class Lease:
         self.used = 0
         self.gang: object | None = None
         self.pinned = False
+        self.random_from: int | None = None
         self.tail: Span | None = None
         self._tail_length = 0
         self._open = True
+        self._awaited: Node | None = None
         pool.enter(self)
 
     @property
@@ -128,6 +131,8 @@ class Lease:
         if length == self.length:
             return
         self.logits = None
+        if self.random_from is not None and length <= self.random_from:
+            self.random_from = None
         del self.ids[length:]
         self._tail_length = max(0, length - self.node.end)
         if self._tail_length == 0:
@@ -142,12 +147,14 @@ class Lease:
     def adopt(self, ids: Sequence[int]) -> int:
         """Go on with what the tree has of `ids`, which begin with all of this lease's. Returns the tokens gained."""
         tree = self.pool.tree
-        rest = list(ids[self.node.end :])
-        if tree.match(self.node, rest) <= self._tail_length:
+        self._expect(None)
+        gained = tree.match(self.node, ids) - self.length
+        if gained <= 0:
             return 0
-        gained = self.node.end + tree.match(self.node, rest) - self.length
-        self._move(tree.descend(self.node, rest))
+        self._move(tree.descend(self.node, ids))
         self._drop_tail()
+        for node in self.node.path():
+            node.transient = False
         self.ids = list(ids[: self.node.end])
         self.logits = None
         return gained
@@ -159,7 +166,7 @@ class Lease:
             return
         tree, tail = self.pool.tree, self.tail
         rest = self.ids[self.node.end :]
-        node = tree.descend(self.node, rest)
+        node = tree.descend(self.node, self.ids)
         known = node.end - self.node.end
         self.tail, self._tail_length = None, 0
         if known == len(rest):
@@ -168,7 +175,8 @@ class Lease:
             self.pool.arena.shrink(tail, len(rest))
             if known:
                 self.pool.arena.release(self.pool.arena.split(tail, known))
-            node = tree.insert(node, rest[known:], tail)
+            transient = self.pool.hints and self.random_from is not None and node.end >= self.random_from
+            node = tree.insert(node, rest[known:], tail, transient=transient)
         self._move(node)
 
     def fork(self) -> Lease:
@@ -180,11 +188,29 @@ class Lease:
         other.logits = self.logits
         other.used = self.used
         other.pinned = self.pinned
+        other.random_from = self.random_from
         return other
 
-    def park(self) -> None:
-        """Hold nothing for now: what was computed goes to the cache, from where it may be evicted."""
+    def trim(self, room: int) -> int:
+        """Give back slots of the tail beyond `room` more tokens. Returns how many."""
+        if self.tail is None:
+            return 0
+        keep = self._tail_length + room
+        spare = self.tail.length - keep
+        if spare <= 0:
+            return 0
+        if keep:
+            self.pool.arena.shrink(self.tail, keep)
+        else:
+            self._drop_tail()
+        return spare
+
+    def park(self, *, back: bool = False) -> None:
+        """Hold nothing for now: what was computed goes to the cache, from where it may be evicted. back: it is going
+        to be asked for again."""
         self.publish()
+        if back and self.pool.hints:
+            self._expect(self.node)
         self._move(self.node.root)
         self.ids = []
         self.logits = None
@@ -193,8 +219,19 @@ class Lease:
         """Let go of everything. Idempotent."""
         if self._open:
             self.park()
+            self._expect(None)
             self._open = False
             self.pool.leave(self)
+
+    def discard(self, keep: int) -> None:
+        """Let go of everything; what follows the first `keep` tokens is freed at once, as nobody asks for it again."""
+        if not self._open:
+            return
+        node, tail = self.node, self._tail_length
+        if keep < self.length:
+            self.truncate(keep)
+        self.pool.dropped += tail - self._tail_length + self.pool.tree.drop(node, self.node)
+        self.release()
 
     def check(self) -> None:
         """Raise AssertionError unless lengths and ids agree."""
@@ -211,6 +248,14 @@ class Lease:
             old, self.node = self.node, node
             self.pool.tree.lock(node)
             self.pool.tree.unlock(old)
+
+    def _expect(self, node: Node | None) -> None:
+        """Announce that this lease is going to come back to `node`, or take that back."""
+        old, self._awaited = self._awaited, node
+        if node is not None:
+            self.pool.tree.expect(node, 1)
+        if old is not None:
+            self.pool.tree.expect(old, -1)
 
     def _drop_tail(self) -> None:
         if self.tail is not None:

@@ -16,20 +16,30 @@ from sglspec_engine.types import EngineError
 if TYPE_CHECKING:
     from sglspec_engine.kv.lease import Lease
 
+_PIECE = 1024
+"""Slots that are moved at once while the engine is idle: a request that comes waits for no more than that."""
+
 
 class Pool:
-    """`limit` is in bytes. Without `cache`, what no lease uses is freed at once, and only forks share."""
+    """`limit` is in bytes. Without `cache`, what no lease uses is freed at once, and only forks share. Without `hints`,
+    the cache is evicted by age alone. parked: leases that had to give memory back. dropped: tokens that were freed as
+    nobody was going to need them."""
 
-    def __init__(self, layout: KVLayout, limit: int, *, cache: bool = True, poison: bool = False) -> None:
+    def __init__(
+        self, layout: KVLayout, limit: int, *, cache: bool = True, hints: bool = True, poison: bool = False
+    ) -> None:
         self.layout = layout
         self.limit = limit
         self.cache = cache
+        self.hints = hints
         self.arena = Arena(layout, limit // layout.bytes_per_token, poison=poison)
         self.tree = RadixTree(self.arena)
         self.peak_bytes = 0
         self.parked = 0
+        self.dropped = 0
         self._shared_root = self.tree.root()
         self._ticks = 0
+        self._tidied: tuple[int, int] | None = None
         self._leases: set[Lease] = set()
         self._lock = Lock()
 
@@ -105,10 +115,26 @@ class Pool:
             parkable = [lease for lease in self._leases if not (lease.busy or lease.pinned)]
         idle = [lease for lease in parkable if lease.length or lease.tail is not None]
         for lease in sorted(idle, key=lambda lease: lease.used):
-            lease.park()
+            lease.park(back=True)
             self.parked += 1
             if tokens <= self.available:
                 return
+
+    def tidy(self) -> bool:
+        """A piece of what may be done while nobody waits: put together what branches and long generations left in
+        pieces, and what is free. Returns whether there is more to do."""
+        now = (self.tree.version, self._ticks)
+        if now == self._tidied:
+            return False
+        with self._lock:
+            nodes = [lease.node for lease in self._leases]
+        if self.tree.coalesce(nodes, _PIECE) >= _PIECE:
+            return True
+        if self.arena.scattered:
+            self.arena.compact(_PIECE)
+            return self.arena.scattered
+        self._tidied = (self.tree.version, self._ticks)
+        return False
 
     def check(self) -> None:
         """Raise AssertionError unless leases, tree and arena agree: every slot is free, cached, locked or private."""

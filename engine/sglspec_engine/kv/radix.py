@@ -1,8 +1,10 @@
 """Keys and values that may be shared: a tree of immutable token runs, each with the span that holds theirs.
 
 A path from a root spells a context. Nodes that a lease uses, and all above them, are locked; the others are a cache
-and are evicted leaf by leaf when memory is short: those that nobody is known to need first, then by age. Roots keep
-contexts apart that must not be shared although their tokens are equal (namespaces).
+and are evicted leaf by leaf when memory is short. First go those that cannot recur, as they were drawn at random; then
+those that nobody is known to need, by age; then those with known users, the shortest context first, as it is the
+cheapest to compute again and the last one to be let in. Roots keep contexts apart that must not be shared although
+their tokens are equal (namespaces).
 """
 
 from __future__ import annotations
@@ -20,13 +22,21 @@ class Node:
     """A run of tokens below `parent`. A root has no tokens, no span and no parent.
 
     locks: leases on this node or below it. end: tokens from the root to the end of this node. expected: users that are
-    known to come. used: when it was last used, in ticks of the tree. private (of a root): nothing below it outlives its
-    leases.
+    known to come. used: when it was last used, in ticks of the tree. transient: nobody is going to ask for it again.
+    private (of a root): nothing below it outlives its leases.
     """
 
-    __slots__ = ("children", "end", "expected", "ids", "locks", "parent", "private", "span", "used")
+    __slots__ = ("children", "end", "expected", "ids", "locks", "parent", "private", "span", "transient", "used")
 
-    def __init__(self, ids: tuple[int, ...], span: Span | None, parent: Node | None, *, private: bool = False) -> None:
+    def __init__(
+        self,
+        ids: tuple[int, ...],
+        span: Span | None,
+        parent: Node | None,
+        *,
+        private: bool = False,
+        transient: bool = False,
+    ) -> None:
         self.ids = ids
         self.span = span
         self.parent = parent
@@ -36,6 +46,7 @@ class Node:
         self.used = 0
         self.end = len(ids) + (parent.end if parent is not None else 0)
         self.private = private
+        self.transient = transient
 
     @property
     def start(self) -> int:
@@ -67,14 +78,17 @@ class RadixTree:
         self._arena = arena
         self._roots: dict[str, Node] = {}
         self._ticks = 0
-        self._heap: list[tuple[int, int, int, Node]] = []
+        self._heap: list[tuple[tuple[int, int], int, Node]] = []
         self._heap_limit = _HEAP
         self._pushes = 0
         self.cached = 0
         self.locked = 0
         self.evicted = 0
+        self.announced = 0
+        self.transient = 0
         self.version = 0
-        # version: changes when a match may come out longer than before. evicted: tokens, since the beginning.
+        # version: changes with every match that may come out different. Since the beginning: evicted tokens, announced
+        # users, transient tokens.
 
     def root(self, namespace: str = "") -> Node:
         """The root of a namespace, the same one at every call."""
@@ -85,11 +99,18 @@ class RadixTree:
         return Node((), None, None, private=True)
 
     def match(self, node: Node, ids: Sequence[int]) -> int:
-        """How many of `ids` are there below `node`. Changes nothing."""
+        """How many of `ids`, which begin with all that leads to `node`, are there. Changes nothing."""
         return self._walk(node, ids)[2]
 
+    def find(self, node: Node, ids: Sequence[int], limit: int) -> tuple[Node, Node, int]:
+        """As `match` for the first `limit` of `ids`: the deepest node of which all is there, the one below it of which
+        a part is (else the same), and how many."""
+        last, inside, length = self._walk(node, ids, limit)
+        return (last.parent if inside and last.parent is not None else last), last, length
+
     def descend(self, node: Node, ids: Sequence[int]) -> Node:
-        """The node where the longest match of `ids` below `node` ends, made by a split if need be."""
+        """The node where the longest match of `ids` ends, which begin with all that leads to `node`; made by a split
+        if need be."""
         last, inside, _ = self._walk(node, ids)
         if inside:
             last = self.split(last, inside)
@@ -104,10 +125,11 @@ class RadixTree:
             at.used = self._ticks
             at = at.parent
 
-    def insert(self, parent: Node, ids: Sequence[int], span: Span) -> Node:
+    def insert(self, parent: Node, ids: Sequence[int], span: Span, *, transient: bool = False) -> Node:
         """A new leaf that takes over `span`. No child of `parent` may begin with the same token (`descend` first)."""
         assert ids and ids[0] not in parent.children and span.length == len(ids)
-        node = Node(tuple(ids), span, parent)
+        node = Node(tuple(ids), span, parent, transient=transient)
+        self.transient += len(ids) * transient
         parent.children[node.ids[0]] = node
         self.cached += len(ids)
         self.version += 1
@@ -121,6 +143,7 @@ class RadixTree:
         assert node.span is not None and node.parent is not None
         upper = Node(node.ids[:at], self._arena.split(node.span, at), node.parent)
         upper.locks, upper.used, upper.expected = node.locks, node.used, node.expected
+        upper.transient = node.transient
         upper.children[node.ids[at]] = node
         node.parent.children[node.ids[0]] = upper
         node.ids, node.parent = node.ids[at:], upper
@@ -150,6 +173,7 @@ class RadixTree:
 
     def expect(self, node: Node, count: int) -> None:
         """Note that `count` more users of a node are known to come (fewer where it is negative)."""
+        self.announced += max(0, count)
         for one in node.path():
             one.expected += count
             self._offer(one)
@@ -158,16 +182,42 @@ class RadixTree:
         """Free at least `tokens` slots of the cache, where it has as many. Returns how many were freed."""
         freed = 0
         while freed < tokens and self._heap:
-            expected, used, _, node = heapq.heappop(self._heap)
+            rank, _, node = heapq.heappop(self._heap)
             if not self._evictable(node):
                 continue
-            if (expected, used) != (min(node.expected, 1), node.used):
+            if rank != _rank(node):
                 self._offer(node)
                 continue
             freed += len(node.ids)
             self.evicted += len(node.ids)
             parent = self._remove(node)
             self._offer(parent)
+        return freed
+
+    def coalesce(self, leases: Iterable[Node], limit: int) -> int:
+        """Join runs of locked nodes that only ever occur together into one node with one span, until about `limit`
+        slots were copied. Nodes that lie one behind the other cost nothing. Returns how many were copied."""
+        copied = 0
+        for lease in leases:
+            node = lease
+            while node.parent is not None and copied < limit:
+                upper = node.parent
+                if _belong_together(upper, node):
+                    cost = self._join(upper, node)
+                    if cost is None:
+                        return copied
+                    copied += cost
+                else:
+                    node = upper
+        return copied
+
+    def drop(self, node: Node, above: Node) -> int:
+        """Free what nobody uses or expects from `node` up to below `above`. Returns how many tokens."""
+        freed = 0
+        while node is not above and self._evictable(node) and not node.expected:
+            freed += len(node.ids)
+            node = self._remove(node)
+        self._offer(node)
         return freed
 
     def check(self, leases: Iterable[Node]) -> list[Span]:
@@ -187,23 +237,47 @@ class RadixTree:
         assert not expected, "a lease is on a node that is not in the tree"
         assert self.cached == sum(len(n.ids) for n in found if n.locks == 0)
         assert self.locked == sum(len(n.ids) for n in found if n.locks > 0)
-        offered = {entry[3] for entry in self._heap}
+        offered = {entry[2] for entry in self._heap}
         assert all(node in offered for node in found if self._evictable(node)), "a node can never be evicted"
         return [node.span for node in found if node.span is not None]
 
-    def _walk(self, node: Node, ids: Sequence[int]) -> tuple[Node, int, int]:
-        """The deepest node that matches, how many of its tokens do (0 for all), and the length of the match."""
-        at = 0
-        while at < len(ids):
+    def _walk(self, node: Node, ids: Sequence[int], limit: int | None = None) -> tuple[Node, int, int]:
+        """The deepest node that matches, how many of its tokens do (0 for all), and where in `ids` the match ends."""
+        at = node.end
+        limit = len(ids) if limit is None else limit
+        while at < limit:
             child = node.children.get(ids[at])
             if child is None:
                 break
-            same = common_prefix(child.ids, tuple(ids[at : at + len(child.ids)]))
+            same = common_prefix(child.ids, tuple(ids[at : min(at + len(child.ids), limit)]))
             at += same
             node = child
             if same < len(child.ids):
                 return node, same, at
         return node, 0, at
+
+    def _join(self, upper: Node, node: Node) -> int | None:
+        """Make `upper` the beginning of `node`, so those who have locked it keep what they have. Returns how many slots
+        were copied, None where there is no room to do it in."""
+        assert upper.span is not None and upper.parent is not None and node.span is not None
+        cost = 0
+        if self._arena.join(upper.span, node.span):
+            span = upper.span
+        else:
+            cost = upper.span.length + node.span.length
+            room = self._arena.allocate(cost)
+            if room is None:
+                return None
+            self._arena.copy(upper.span, room, upper.span.length)
+            self._arena.copy(node.span, Span(room.start + upper.span.length, node.span.length), node.span.length)
+            self._arena.release(upper.span)
+            self._arena.release(node.span)
+            span = room
+        node.ids, node.span, node.parent = upper.ids + node.ids, span, upper.parent
+        node.parent.children[node.ids[0]] = node
+        upper.span = None
+        self.version += 1
+        return cost
 
     def _evictable(self, node: Node) -> bool:
         return node.locks == 0 and not node.children and node.span is not None and node.parent is not None
@@ -213,7 +287,7 @@ class RadixTree:
         if not self._evictable(node):
             return
         if len(self._heap) > self._heap_limit:
-            latest = {entry[3] for entry in self._heap if self._evictable(entry[3])}
+            latest = {entry[2] for entry in self._heap if self._evictable(entry[2])}
             self._heap = []
             for one in latest:
                 self._push(one)
@@ -222,16 +296,30 @@ class RadixTree:
 
     def _push(self, node: Node) -> None:
         self._pushes += 1
-        heapq.heappush(self._heap, (min(node.expected, 1), node.used, self._pushes, node))
+        heapq.heappush(self._heap, (_rank(node), self._pushes, node))
 
     def _remove(self, node: Node) -> Node:
         """Free an unlocked leaf. Returns its parent."""
         assert node.locks == 0 and not node.children and node.span is not None and node.parent is not None
         self._arena.release(node.span)
         self.cached -= len(node.ids)
+        self.version += 1
         del node.parent.children[node.ids[0]]
         node.span = None
         return node.parent
+
+
+def _rank(node: Node) -> tuple[int, int]:
+    """The order of eviction; see the module docstring."""
+    if node.expected:
+        return (2, node.end)
+    return (0 if node.transient else 1, node.used)
+
+
+def _belong_together(upper: Node, node: Node) -> bool:
+    """Whether whoever has locked `upper` has locked `node`, its only child, too."""
+    same = upper.locks == node.locks > 0 and upper.expected == node.expected and upper.transient == node.transient
+    return same and upper.parent is not None and len(upper.children) == 1
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:

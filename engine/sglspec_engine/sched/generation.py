@@ -198,6 +198,8 @@ class Generation(Work):
         id = token.id
         self._tokens.append(id)
         self._sampler.record(id)
+        if self._request.sampling.temperature > 0 and self.lease.random_from is None:
+            self.lease.random_from = len(self._prompt)
         armed = self._generated >= self._request.min_tokens
         text = self._text.push(self._model.vocabulary.token_bytes[id], armed=armed)
         sent.append(replace(token, text=text))

@@ -56,7 +56,8 @@ class _Waiting:
 
 class Loop:
     """See the module docstring. `start` it once, `stop` it once; `add` and `cancel` belong to its own thread.
-    `after_step` is called after every step; what it raises ends what is running."""
+    `after_step` is called after every step; what it raises ends what is running. `idle` is called while nothing is to
+    do, and returns whether it wants to be called again."""
 
     def __init__(
         self,
@@ -64,11 +65,13 @@ class Loop:
         scheduler: Scheduler,
         metrics: Metrics,
         after_step: Callable[[], None] | None = None,
+        idle: Callable[[], bool] = lambda: False,
     ) -> None:
         self._model = model
         self._scheduler = scheduler
         self._metrics = metrics
         self._after_step = after_step
+        self._idle = idle
         self._inbox: SimpleQueue[_Action] = SimpleQueue()
         self._waiting: list[_Waiting] = []
         self._gate = Lock()
@@ -144,7 +147,7 @@ class Loop:
         """Run the actions that are there; wait for one where there is nothing else to do."""
         while not self._stopped:
             try:
-                if len(self._scheduler):
+                if len(self._scheduler) or (self._inbox.empty() and self._idle()):
                     action = self._inbox.get_nowait()
                 else:
                     action = self._inbox.get(timeout=self._patience())

@@ -5,13 +5,18 @@ tokens. Works that need a few tokens only (decoding, above all) go first, so tha
 its chunk and does not stop them; a share of the step is kept for the long ones, so they come to their end too.
 
 Memory is given by arrival: who came first may take it from those who came later. These are preempted: what they have
-computed goes to the cache, and they wait again. A work fails for lack of memory only when nobody else holds any.
+computed goes to the cache, and they wait again. A work fails for lack of memory only when nobody else holds any. With
+admission "worst_case" a work is let in only if all that it may come to need is there, so nobody is preempted.
+
+What the queue knows goes to the cache: nodes that works wait for are evicted last, and a work that computes what others
+wait for is let in together with the room for those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sglspec_engine.config import Admission
 from sglspec_engine.kv.pool import Pool
 from sglspec_engine.kv.radix import Node
 from sglspec_engine.metrics import Metrics
@@ -24,23 +29,39 @@ _SHORT = 16
 """Tokens up to which a work counts as short."""
 _AHEAD = 32
 """Tokens that a work is let in with room for, beyond those that are known; doubled each time it was preempted."""
+_MANY = 256
+"""Waiting works that are looked up in the tree, the first to come first; the others wait behind them."""
 
 
 class Scheduler:
     """All works of an engine, in order of arrival.
 
-    budget: tokens of one step. logit_budget: positions of one step whose logits are kept.
+    budget: tokens of one step. logit_budget: positions of one step whose logits are kept. admission: whether a work is
+    let in with room for what it is about to need, or for all that it may come to need.
     """
 
-    def __init__(self, pool: Pool, policy: Policy, metrics: Metrics, budget: int, logit_budget: int) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        policy: Policy,
+        metrics: Metrics,
+        budget: int,
+        logit_budget: int,
+        admission: Admission = "optimistic",
+    ) -> None:
         self._pool = pool
         self._policy = policy
         self._metrics = metrics
         self._budget = budget
         self._logit_budget = logit_budget
+        self._worst_case = admission == "worst_case"
         self._waiting: list[Work] = []
         self._running: list[Work] = []
-        self._hinted: dict[Work, Node] = {}
+        self._places: dict[Work, Node] = {}
+        self._awaited: dict[Work, Node] = {}
+        self._looked_at: tuple[int, int] | None = None
+        # _places: the deepest node that is all a waiting work's own; _awaited: the one it announced to come for.
+        # _looked_at: the tree's version and the last arrival when waiting works were looked up.
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -76,14 +97,17 @@ class Scheduler:
         for work in self.works():
             if work.closed:
                 work.lease.busy = False
-                self._unhint(work)
+                self._forget(work)
         self._running = [w for w in self._running if not w.closed]
         self._waiting = [w for w in self._waiting if not w.closed]
 
     def plan(self) -> StepPlan:
         """The next step. It has no rows where there is nothing to do, or where a work is refused because it can never
         run; plan again then."""
-        self._admit()
+        never = self._admit()
+        if never is not None:
+            self._waiting.remove(never)
+            return StepPlan((), ((never, EngineError("limit", _too_much(self._pool))),))
         while self._running:
             rows = self._rows()
             if rows:
@@ -100,48 +124,87 @@ class Scheduler:
 
     # Letting in.
 
-    def _admit(self) -> None:
-        """Let in who may run and finds room. Where nobody runs, the first one is let in whatever it needs."""
+    def _admit(self) -> Work | None:
+        """Let in who may run and finds room. Where nobody runs, the first one is let in whatever it needs; with
+        admission by the worst case, it is returned instead where it can never fit."""
         if not self._waiting:
-            return
-        promised = sum(_demand(work) for work in self._running)
+            return None
+        self._look_up()
+        promised = sum(self._demand(work) for work in self._running)
         for work in self._policy.sort(self._waiting):
             work.align()
-            if self._policy.must_wait(work, self._running):
-                self._metrics.deferred += work.waited == 0
-                work.waited += 1
+            gain = self._policy.deferral(work, self._running)
+            if gain is not None:
+                self._metrics.deferred += not work.deferred
+                work.deferred = True
+                promised += max(0, self._demand(work) - gain)
                 continue
-            need = promised + _demand(work)
+            need = promised + self._demand(work)
             work.lease.busy = True
             self._pool.park_idle(need)
-            if self._running and need > self._pool.available:
+            if need > self._pool.available and (self._running or self._worst_case):
                 work.lease.busy = False
-                work.waited += 1
-                self._hint(work)
-                break
+                return None if self._running else work
             promised = need
-            self._unhint(work)
-            work.begin()
-            self._waiting.remove(work)
-            self._running.append(work)
+            self._let_in(work)
+        return None
+
+    def _let_in(self, work: Work) -> None:
+        self._forget(work)
+        work.begin()
+        self._waiting.remove(work)
+        self._running.append(work)
+        for other in self._waiting:
+            other.overtaken += other.arrival < work.arrival
 
     def _preempt(self, work: Work) -> None:
         work.lease.park()
         work.lease.busy = False
         work.preempted += 1
-        work.waited = 0
         self._metrics.preempted += 1
         self._running.remove(work)
         self._waiting.append(work)
+        self._announce(work)
 
-    def _hint(self, work: Work) -> None:
+    def _demand(self, work: Work) -> int:
+        """Tokens of memory that a work is going to take, beyond what it holds."""
+        ahead = max(0, work.bound - len(work.known))
+        if not self._worst_case:
+            ahead = min(ahead, _AHEAD << min(work.preempted, 16))
+        room = work.lease.tail.length - work.lease.tail_length if work.lease.tail is not None else 0
+        return max(0, work.todo + ahead - room)
+
+    # What waiting works are going to use.
+
+    def _look_up(self) -> None:
+        """Find what there is for those that wait, where that may have changed."""
+        now = (self._pool.tree.version, self._arrivals)
+        if now != self._looked_at:
+            self._looked_at = now
+            for work in self._waiting[:_MANY]:
+                self._announce(work)
+
+    def _announce(self, work: Work) -> None:
         """What a waiting work can use is evicted after what nobody waits for."""
-        if work not in self._hinted:
-            self._hinted[work] = work.lease.node
-            self._pool.tree.expect(work.lease.node, 1)
+        tree, lease = self._pool.tree, work.lease
+        place = self._places.get(work)
+        if place is None or (place.span is None and place.parent is not None):
+            place = lease.node  # the first look, or it was evicted meanwhile
+            if lease.ids[: place.end] != work.known[: place.end]:
+                place = place.root
+        self._places[work], target, found = tree.find(place, work.known, work.wanted_from)
+        work.found = max(found, lease.length)
+        old = self._awaited.get(work)
+        if self._pool.hints and target is not old and target.parent is not None:
+            self._awaited[work] = target
+            tree.expect(target, 1)
+            if old is not None:
+                tree.expect(old, -1)
 
-    def _unhint(self, work: Work) -> None:
-        node = self._hinted.pop(work, None)
+    def _forget(self, work: Work) -> None:
+        """A work does not wait any more."""
+        self._places.pop(work, None)
+        node = self._awaited.pop(work, None)
         if node is not None:
             self._pool.tree.expect(node, -1)
 
@@ -178,14 +241,16 @@ class Scheduler:
         return tokens, logits
 
     def _make_room(self, work: Work, count: int, rows: list[Row]) -> int:
-        """Reserve slots for `count` tokens or as many as there are, at the cost of those that came later and are not
-        in this step yet. Returns how many."""
+        """Reserve slots for `count` tokens or as many as there are: first from what others have for later, then at
+        the cost of those that came later and are not in this step yet. Returns how many."""
         taken = {row.work for row in rows}
         while True:
             try:
                 work.lease.reserve(count)
                 return count
             except EngineError:
+                if sum(other.lease.trim(0) for other in self._running if other not in taken and other is not work):
+                    continue
                 later = [w for w in self._running if w.arrival > work.arrival and w not in taken]
                 later = [w for w in later if not w.lease.pinned]
                 if later:
@@ -194,13 +259,6 @@ class Scheduler:
                     count = min(count - 1, max(1, self._pool.available))
                 else:
                     return 0
-
-
-def _demand(work: Work) -> int:
-    """Tokens of memory that a work is going to take, beyond what it holds."""
-    ahead = min(max(0, work.bound - len(work.known)), _AHEAD << min(work.preempted, 16))
-    room = work.lease.tail.length - work.lease.tail_length if work.lease.tail is not None else 0
-    return max(0, work.todo + ahead - room)
 
 
 def _too_much(pool: Pool) -> str:

@@ -20,8 +20,9 @@ class Work:
     lease: where keys and values go. known: all tokens the context is to hold, computed or not. wanted_from: logits
     are wanted at this position of `known` and after it; the lease never reaches beyond it unless it keeps the logits
     of the last token. computed: tokens that went through the model for this work, those twice that it had to compute
-    again. reused: tokens that it found computed. arrival: its place in the queue. waited: rounds for which it was not
-    let in. preempted: how often it lost its memory and began again.
+    again. reused: tokens that it found computed. arrival: its place in the queue. found: how many of its tokens are
+    computed, as far as a waiting work was looked up. overtaken: later ones that were let in before it. deferred:
+    whether it ever waited for another one. preempted: how often it lost its memory and began again.
     """
 
     def __init__(self, lease: Lease, known: Sequence[int], wanted_from: int) -> None:
@@ -32,7 +33,9 @@ class Work:
         self.reused = 0
         self.closed = False
         self.arrival = 0
-        self.waited = 0
+        self.found = 0
+        self.overtaken = 0
+        self.deferred = False
         self.preempted = 0
         self._reached = 0
 
