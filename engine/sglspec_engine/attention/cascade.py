@@ -44,10 +44,12 @@ class Segment:
 class Gathered:
     """What single queries alone read, in short runs: slots [n, longest] and the positions of what they hold
     [n, longest] (beyond a query's own end they repeat its last slot, with positions after the reader's), the readers
-    and their positions [n]."""
+    and their positions [n]. padding: 0 for what a query sees and minus infinity beyond its end, float32 [n, longest];
+    None where all are of one length."""
 
     slots: Tensor
     positions: Tensor
+    padding: Tensor | None
     queries: slice | Tensor
     at: Tensor
     part: int
@@ -163,7 +165,10 @@ def _gathered(
         slots.append(where + [where[-1]] * missing)
         positions.append(what + [rows[index].lease.length + 1] * missing)
     queries, at = _queries([rows[index] for index in runs], device)
-    return Gathered(torch.tensor(slots, device=device), torch.tensor(positions, device=device), queries, at, part)
+    places = torch.tensor(positions, device=device)
+    beyond = places > at[:, None]
+    padding = torch.zeros(beyond.shape, device=device).masked_fill(beyond, float("-inf")) if beyond.any() else None
+    return Gathered(torch.tensor(slots, device=device), places, padding, queries, at, part)
 
 
 def _new_slots(rows: Sequence[AttentionRow], device: torch.device) -> Tensor:

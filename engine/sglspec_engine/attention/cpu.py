@@ -56,29 +56,28 @@ class CpuAttention:
             whole = _segment(query, found.segments[0], what)
             if whole is not None:
                 return whole[0].transpose(0, 1)
-        return _merge(query, found, what).transpose(0, 1).to(query.dtype)
+        return _merge(query, found, what).to(query.dtype)
 
 
 def _merge(query: Tensor, found: Cascade, layer: _Layer) -> Tensor:
-    """All segments, merged: [heads, T, value_dim] in fp32."""
+    """All segments, merged: [T, heads, value_dim] in fp32."""
     heads, count, _ = query.shape
-    outs = query.new_zeros(found.parts, heads, count, layer.values.shape[-1], dtype=torch.float32)
-    sums = query.new_full((found.parts, heads, count), float("-inf"), dtype=torch.float32)
+    outs = query.new_zeros(found.parts, count, heads, layer.values.shape[-1], dtype=torch.float32)
+    sums = query.new_full((found.parts, count, heads), float("-inf"), dtype=torch.float32)
     for segment in found.segments:
         pair = _segment(query[:, segment.queries], segment, layer)
         if pair is not None:
-            outs[segment.part][:, segment.queries] = pair[0].float()
-            sums[segment.part][:, segment.queries] = pair[1]
+            outs[segment.part][segment.queries] = pair[0].transpose(0, 1).float()
+            sums[segment.part][segment.queries] = pair[1].T
     if found.gathered is not None:
         out, lse = _gather(query[:, found.gathered.queries], found.gathered, layer)
-        outs[found.gathered.part][:, found.gathered.queries] = out
-        sums[found.gathered.part][:, found.gathered.queries] = lse
-    merged = outs[0] if found.parts == 1 else (torch.softmax(sums, dim=0)[..., None] * outs).sum(dim=0)
+        outs[found.gathered.part][found.gathered.queries] = out.transpose(0, 1).float()
+        sums[found.gathered.part][found.gathered.queries] = lse.T
+    merged = outs[0] if found.parts == 1 else outs.mul_(torch.softmax(sums, dim=0)[..., None]).sum(dim=0)
     if layer.options.sinks is None:
         return merged
     # A sink is one more term of the denominator, without a value.
-    sink = layer.options.sinks.float()[:, None]
-    return merged * torch.sigmoid(torch.logsumexp(sums, dim=0) - sink)[..., None]
+    return merged * torch.sigmoid(torch.logsumexp(sums, dim=0) - layer.options.sinks.float())[..., None]
 
 
 def _segment(query: Tensor, segment: Segment, layer: _Layer) -> _Pair | None:
@@ -107,9 +106,17 @@ def _gather(query: Tensor, gathered: Gathered, layer: _Layer) -> _Pair:
     heads = layer.keys.shape[0]
     keys = layer.keys.index_select(1, flat).view(heads, count, longest, -1)
     values = layer.values.index_select(1, flat).view(heads, count, longest, -1)
+    options = layer.options
+    if options.window is None and options.softcap is None and _flash_applies(query, values):
+        rows = query.transpose(0, 1).reshape(count, heads, layer.group, -1)
+        mask = None if gathered.padding is None else gathered.padding.to(query.dtype)[:, None, None]
+        out, lse = _FLASH(
+            rows, keys.transpose(0, 1), values.transpose(0, 1), 0.0, False, attn_mask=mask, scale=options.scaling
+        )
+        return out.flatten(1, 2).transpose(0, 1), lse.flatten(1, 2).transpose(0, 1)
     grouped = query.reshape(heads, layer.group, count, -1).transpose(1, 2)
-    mask = _visible(gathered.positions, gathered.at[:, None], layer.options.window)
-    scores = _scores(grouped, keys, layer.options).masked_fill(~mask[None, :, None, :], float("-inf"))
+    seen = _visible(gathered.positions, gathered.at[:, None], options.window)
+    scores = _scores(grouped, keys, options).masked_fill(~seen[None, :, None, :], float("-inf"))
     out, lse = _softmax(scores, values)
     return out.transpose(1, 2).reshape(heads * layer.group, count, -1), lse.transpose(1, 2).reshape(-1, count)
 
@@ -160,7 +167,7 @@ def _find_flash() -> Any:
     """torch's flash attention for CPUs, which returns the log-sum-exp. It is not public: None where it is gone or gives
     something else than it should."""
     try:
-        found: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        found: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
         query, keys = torch.ones(1, 2, 1, 4), torch.ones(1, 1, 3, 4)
         out, lse = found(query, keys, keys, 0.0, False, scale=0.5)
         expected = 2.0 + float(torch.log(torch.tensor(3.0)))

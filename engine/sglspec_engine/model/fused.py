@@ -31,7 +31,7 @@ _PROBE_POSITIONS = (0, 1, 7, 100, 3)
 class FusedLayer(nn.Module):
     """A pre-norm decoder layer. Input and output [1, T, hidden size], like the layer it stands for."""
 
-    def __init__(self, layer: nn.Module, attend: Attend) -> None:
+    def __init__(self, layer: nn.Module, attend: Attend, turns: _Turns) -> None:
         super().__init__()
         parts: Any = layer
         attention, mlp = parts.self_attn, parts.mlp
@@ -53,6 +53,7 @@ class FusedLayer(nn.Module):
         self.head_norm: _HeadNorm | None = None
         if hasattr(attention, "q_norm"):
             self.head_norm = _HeadNorm(attention.q_norm, attention.k_norm, self.heads, self.kv_heads)
+        self._turns = turns
         self._attend = attend
 
     def forward(self, hidden_states: Tensor, *, position_embeddings: tuple[Tensor, Tensor], **kwargs: Any) -> Tensor:
@@ -62,13 +63,29 @@ class FusedLayer(nn.Module):
         qkv = self.qkv(_rms_norm(x, self.norm, self.norm_epsilon)).view(x.shape[0], -1, self.head_dim)
         rotated = self.heads + self.kv_heads
         turned = qkv[:, :rotated] if self.head_norm is None else self.head_norm(qkv[:, :rotated])
-        turned = _rotate(turned, *position_embeddings).transpose(0, 1)[None]
+        turned = _rotate(turned, *self._turns.of(position_embeddings)).transpose(0, 1)[None]
         value = qkv[:, rotated:].transpose(0, 1)[None]
         query, key = turned[:, : self.heads], turned[:, self.heads :]
         mixed, _ = self._attend(self, query, key, value, None, scaling=self.scaling, **kwargs)
         x = self.out(mixed.reshape(x.shape[0], -1)).add_(x)
         gate, up = self.gate_up(_rms_norm(x, self.mlp_norm, self.mlp_norm_epsilon)).chunk(2, dim=-1)
-        return self.down(self.activation(gate) * up).add_(x)[None]
+        return self.down(self.activation(gate).mul_(up)).add_(x)[None]
+
+
+class _Turns:
+    """The angles of a step as `_rotate` takes them, made once for all layers that are given the same ones."""
+
+    def __init__(self) -> None:
+        self._given: tuple[Tensor, Tensor] | None = None
+        self._made: tuple[Tensor, Tensor] | None = None
+
+    def of(self, given: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """cos and sin [1, T, dim] as [T, 1, dim] each, the first half of every sine with its sign changed."""
+        if self._made is None or given is not self._given:
+            cos, sin = given[0][0][:, None], given[1][0][:, None]
+            first, second = sin.chunk(2, dim=-1)
+            self._given, self._made = given, (cos, torch.cat([-first, second], dim=-1))
+        return self._made
 
 
 class _HeadNorm(nn.Module):
@@ -103,11 +120,12 @@ def fuse_layers(model: nn.Module, attend: Attend, arguments: Callable[[Attention
     rotary: object = getattr(base, "rotary_emb", None)
     if not isinstance(layers, nn.ModuleList) or not isinstance(rotary, nn.Module):
         return 0
+    turns = _Turns()
     fused = 0
     for i, layer in enumerate(layers):
         if not _has_shape(layer):
             continue
-        candidate = FusedLayer(layer, attend).eval()
+        candidate = FusedLayer(layer, attend, turns).eval()
         if _same(layer, candidate, rotary, arguments):
             layers[i] = candidate
             fused += 1
@@ -196,10 +214,5 @@ def _merge(*linears: nn.Linear) -> nn.Linear:
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position encoding of x [T, heads, dim] by cos and sin [1, T, dim]: halves of a head are the pairs."""
-    cos, sin = cos[0][:, None], sin[0][:, None]
-    half = x.shape[-1] // 2
-    out = x * cos
-    out[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1)
-    out[..., half:].addcmul_(x[..., :half], sin[..., half:])
-    return out
+    """Rotary position encoding of x [T, heads, dim], whose halves are the pairs, by what `_Turns` makes."""
+    return torch.roll(x, x.shape[-1] // 2, dims=-1).mul_(sin).addcmul_(x, cos)
