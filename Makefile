@@ -12,10 +12,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup model editor demo test unit bench lint fmt schema clean
+.PHONY: help setup model editor demo test unit bench conformance lint fmt schema clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## the virtual environment with everything in it
 
@@ -49,6 +49,9 @@ unit: $(STAMP) ## the tests alone; pick some with ARGS="-k fork"
 
 bench: setup model ## time the engine beside other systems, in ratios; some with ARGS="--quick --workloads fork8"
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA); some with ARGS="--every 10"
+	@$(BIN)/python -m benchmarks.constraints --model $(MODEL) $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import directions
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ import pytest
 
 from sglspec.analysis import load_program
 from sglspec.analysis.regexes import MAX_NESTING, MAX_PATTERN, MAX_REPEAT
-from sglspec.analysis.schemas import ASSERTIONS, CHECKABLE, FORMATS, MANY, NAMED, ONE
+from sglspec.analysis.schemas import ASSERTIONS, FORMATS, MANY, NAMED, NUMBER_FORMATS, ONE
 from sglspec.diagnostics import Report, SpecError
 from sglspec.diagnostics.codes import CODES
 from sglspec.diagnostics.render import render_text
@@ -137,7 +137,7 @@ def test_what_constraints_take():
     """The keywords, formats and bounds that the page lists are those of the code."""
     part = LANGUAGE.split("#### JSON Schema\n", 1)[1].split("\n### ", 1)[0]
     words = set(re.findall(r"`([$\w-]+)`", part))
-    for name in (*ASSERTIONS, *ONE, *MANY, *NAMED, *CHECKABLE, *FORMATS):
+    for name in (*ASSERTIONS, *ONE, *MANY, *NAMED, *FORMATS, *NUMBER_FORMATS):
         assert name in words, name
     part = LANGUAGE.split("#### Regular expressions\n", 1)[1].split("\n#### ", 1)[0]
     for number in (MAX_PATTERN, MAX_REPEAT, MAX_NESTING):

@@ -42,7 +42,8 @@ class EngineConfig:
     forks: run the branches of a fork together, or one after the other.
     grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
     kept, seconds after which a compilation counts as failed.
-    forced: append tokens that a grammar leaves no choice without asking the model to choose.
+    forced: compute tokens that a grammar leaves no choice together, in one step. Without, each has a step of its own;
+    the text is the same.
     measure_joins: at each join of keys and values compute the context anew as well, and report how far the next token's
     distributions are apart. Costs more than the join saved.
     debug: check all books after every step and fill freed memory with NaN. Slow; for tests.

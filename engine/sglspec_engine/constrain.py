@@ -7,6 +7,7 @@ runs on a small thread pool, so a heavy grammar never holds up a step, and compi
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,15 @@ from sglspec_engine.text.tokens import Vocabulary
 from sglspec_engine.types import EngineError
 
 Bools = NDArray[np.bool_]
+
+COMPILE_FUEL = 400_000
+"""Work that compiling a grammar and its first mask may take, in llguidance's own unit: the same on every machine, and a
+stop that leaves nothing running. Usual schemas take a hundredth; all of it is about half a second."""
+STEP_FUEL = 100_000
+"""Work for one token."""
+SLOW, PATIENCE = 0.02, 1.0
+"""Processor seconds of one call from which it counts as slow, and what all slow calls for one text may take together:
+a grammar with many readings of the same text gets slower with every token, and the step loop waits for it."""
 
 
 class Constraint(Protocol):
@@ -60,12 +70,14 @@ class GrammarConstraint:
         self._size = size
         self._forced = forced
         self._bits = allocate_token_bitmask(1, size)
+        self._slow = 0.0
 
     def allowed(self) -> Bools:
         """See `Constraint`."""
+        start = time.thread_time()
         fill_next_token_bitmask(self._matcher, self._bits)
-        self._raise()
-        return np.unpackbits(self._bits.view(np.uint8)[0], bitorder="little")[: self._size].astype(np.bool_)
+        self._spend(start)
+        return np.unpackbits(self._bits.view(np.uint8)[0], bitorder="little")[: self._size].view(np.bool_)
 
     def complete(self) -> bool:
         """See `Constraint`."""
@@ -79,20 +91,31 @@ class GrammarConstraint:
 
     def advance(self, id: int) -> None:
         """See `Constraint`."""
+        start = time.thread_time()
         self._matcher.consume_token(id)
-        self._raise()
+        self._spend(start)
 
     def forced(self) -> list[int]:
         """See `Constraint`."""
         if not self._forced:
             return []
+        start = time.thread_time()
         found = list(self._matcher.compute_ff_tokens())
-        self._raise()
+        self._spend(start)
         return found
 
     def copy(self) -> GrammarConstraint:
         """See `Constraint`."""
         return GrammarConstraint(self._matcher.deep_copy(), self._size, self._forced)
+
+    def _spend(self, start: float) -> None:
+        """Count a call that began at `start`, by this thread's clock."""
+        spent = time.thread_time() - start
+        if spent > SLOW:
+            self._slow += spent
+        self._raise()
+        if self._slow > PATIENCE:
+            raise EngineError("constraint", "following the grammar takes too long: it reads the text in too many ways")
 
     def _raise(self) -> None:
         if self._matcher.is_error():
@@ -110,7 +133,6 @@ class Grammars:
         self._vocabulary = vocabulary
         self._ends = ends
         self._capacity = config.grammar_cache
-        self._forced = config.forced
         self._pool = ThreadPoolExecutor(config.grammar_workers, thread_name_prefix="sglspec-grammar")
         self._lock = threading.Lock()
         self._building = threading.Lock()
@@ -156,17 +178,20 @@ class Grammars:
             self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _compile(self, grammar: str) -> GrammarConstraint:
+    def tokenizer(self) -> LLTokenizer:
+        """The vocabulary as llguidance wants it, built once."""
         with self._building:
             if self._tokenizer is None:
                 self._tokenizer = self._build()
-            tokenizer = self._tokenizer
-        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LLParserLimits())
+            return self._tokenizer
+
+    def _compile(self, grammar: str) -> GrammarConstraint:
+        matcher = LLMatcher(self.tokenizer(), grammar, log_level=0, limits=_limits())
         if matcher.is_error():
             raise EngineError("constraint", f"the grammar does not compile: {matcher.get_error()}")
-        constraint = GrammarConstraint(matcher, self._vocabulary.size, self._forced and self._exact)
+        constraint = GrammarConstraint(matcher, self._vocabulary.size, self._exact)
         constraint.allowed()  # the first mask builds lexer tables; better here than in the step loop
-        return constraint
+        return constraint.copy()  # without the time that took
 
     def _build(self) -> LLTokenizer:
         if not self._ends:
@@ -175,6 +200,10 @@ class Grammars:
         # Forced tokens are cut out of re-encoded text, which needs an encoder that adds nothing of its own.
         self._exact = all(self._vocabulary.decode_bytes(source(text)) == text.encode() for text in ("a", " a", "1"))
         return LLTokenizer(TokenizerWrapper(source), n_vocab=self._vocabulary.size, eos_token=sorted(self._ends))
+
+
+def _limits() -> LLParserLimits:
+    return LLParserLimits(initial_lexer_fuel=COMPILE_FUEL, step_lexer_fuel=STEP_FUEL)
 
 
 class _TokenSource:

@@ -60,7 +60,7 @@ class Engine:
         self.reasons = (*self.resolved.reasons, *self._runner.reasons, *warned)
         """Why everything is as it is, one line `name=value: reason` each."""
         self.max_context = min(loaded.max_context, self.config.max_context or loaded.max_context)
-        self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context)
+        self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context, self.config.forced)
         self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)
         self._usage = Usage()
         policy = Policy(self.config.order, self.config.forks)

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from sglspec.analysis.declarations import fields_schema
 from sglspec.analysis.grammar import STUCK, ConstraintError, json_grammar, matches, regex_grammar, verdict
+from sglspec.analysis.lark import lark_grammar
 from sglspec.analysis.regexes import escape, normalise
-from sglspec.analysis.schemas import check_schema, plain
+from sglspec.analysis.schemas import check_schema
 from sglspec.analysis.validate import parse_json, validate
 from sglspec.document.model import Decl
 
-Kind = Literal["regex", "schema", "type"]
+Kind = Literal["regex", "grammar", "schema", "type"]
 
 _WORDS: dict[str, tuple[str, str]] = {
     "integer": ("-?(0|[1-9][0-9]*)", "a whole number such as 7 or -12"),
@@ -40,11 +41,16 @@ class Constraint:
     source: str = ""
     """The constraint in the author's words, for messages."""
 
+    @property
+    def json(self) -> bool:
+        """Whether the text is a JSON value. Only a number can be complete and yet go on."""
+        return self.kind in ("schema", "type")
+
     def parse(self, text: str) -> Any:
         """The typed value of a whole generated text. ValueError with a readable message when it does not fit."""
-        if self.kind == "regex":
+        if self.kind in ("regex", "grammar"):
             if not matches(self.grammar, text):
-                raise ValueError(f"{_shown(text)} does not match the pattern {self.source}")
+                raise ValueError(f"{_shown(text)} does not match {self.source}")
             return text
         if self.kind == "type" and self.type in _WORDS:
             if not matches(self.grammar, text):
@@ -59,10 +65,10 @@ class Constraint:
 
     def accepts(self, value: Any) -> None:
         """For a reply that is already a value. ValueError with a readable message when it does not fit."""
-        if self.kind == "regex" or self.quoted:
+        if self.kind in ("regex", "grammar") or self.quoted:
             if not isinstance(value, str):
                 raise ValueError(f"expected a text, found {_kind(value)}")
-            if self.kind == "regex":
+            if not self.quoted:
                 self.parse(value)
         elif self.type == "boolean" and self.kind == "type":
             if not isinstance(value, bool):
@@ -83,21 +89,31 @@ def regex_constraint(pattern: str) -> Constraint:
     if reason is not None:
         message = f"the pattern cannot be compiled: {reason}"
         raise ConstraintError("S501", message, start=0, end=len(pattern))
-    return Constraint("regex", grammar, type="string", source=pattern)
+    return Constraint("regex", grammar, type="string", source=f"the pattern {pattern}")
+
+
+def grammar_constraint(text: str) -> Constraint:
+    """The whole text is one that a Lark grammar describes. ConstraintError (S501 to S505, S508) with offsets."""
+    return Constraint("grammar", lark_grammar(text), type="string", source="the grammar")
+
+
+def grammar_literal(text: str) -> str:
+    """A part of a Lark grammar that matches exactly this text."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def schema_constraint(schema: dict[str, Any], *, pretty: bool = False, lenient: bool = False) -> Constraint:
     """JSON under a JSON Schema. ConstraintError (S501 to S505) with a pointer into the schema."""
-    check_schema(schema, lenient=lenient)
-    return _json_constraint(schema, pretty=pretty, lenient=lenient)
+    enforced = check_schema(schema, lenient=lenient)
+    return _json_constraint(schema, enforced, pretty=pretty, lenient=lenient)
 
 
 def fields_constraint(fields: Mapping[str, Decl], *, pretty: bool = False, lenient: bool = False) -> Constraint:
     """A JSON object with exactly these fields. ConstraintError with a pointer into the equivalent schema, whose
     shape is that of the declarations."""
     schema = fields_schema(fields)
-    check_schema(schema, lenient=lenient, generated=True)
-    return _json_constraint(schema, pretty=pretty, lenient=lenient)
+    enforced = check_schema(schema, lenient=lenient, generated=True)
+    return _json_constraint(schema, enforced, pretty=pretty, lenient=lenient)
 
 
 def type_constraint(word: str, *, pretty: bool = False) -> Constraint:
@@ -110,9 +126,9 @@ def type_constraint(word: str, *, pretty: bool = False) -> Constraint:
     return Constraint("type", regex_grammar(normalise(pattern)), type=word, source=meaning)
 
 
-def _json_constraint(schema: dict[str, Any], *, pretty: bool, lenient: bool) -> Constraint:
+def _json_constraint(schema: dict[str, Any], enforced: dict[str, Any], *, pretty: bool, lenient: bool) -> Constraint:
     kind = schema.get("type")
-    grammar = json_grammar(plain(schema), pretty=pretty, lenient=lenient)
+    grammar = json_grammar(enforced, pretty=pretty, lenient=lenient)
     return Constraint(
         "schema", grammar, schema, kind if isinstance(kind, str) else _type_of(schema), source="the schema"
     )
@@ -144,6 +160,8 @@ __all__ = [
     "ConstraintError",
     "escape",
     "fields_constraint",
+    "grammar_constraint",
+    "grammar_literal",
     "regex_constraint",
     "schema_constraint",
     "type_constraint",

@@ -208,10 +208,10 @@ class Flow:
             self.names.bind(site, type, self.state, self.place)
 
     def _gen(self, step: Gen) -> None:
-        if step.regex is not None:
-            template = self.compiler.text(step.regex)
-            if template is not None and not template.is_constant:
-                self.gens.regex_template(step.regex, template)
+        for text in (step.regex, step.grammar):
+            template = self.compiler.text(text) if text is not None else None
+            if text is not None and template is not None and not template.is_constant:
+                self.gens.inserted(step, text, template)
         if step.schema_ is not None and isinstance(step.schema_.node, Scalar):
             self._inserted_schema(step.schema_.node)
         self.params(step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -11,6 +11,8 @@ from sglspec.analysis.constraints import (
     Constraint,
     ConstraintError,
     fields_constraint,
+    grammar_constraint,
+    grammar_literal,
     regex_constraint,
     schema_constraint,
     type_constraint,
@@ -30,6 +32,8 @@ from sglspec.expressions.syntax import Template
 DEFAULT_MAX_TOKENS = 256
 MAX_BIAS = 100
 _ESCAPES = ("\\n", "\\t", "\\r", "\\n\\n", "\\r\\n")
+
+Compile = Callable[[str], Constraint]
 
 _WORD_TYPES = {"integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN, "quoted": STRING, "json": ANY}
 
@@ -57,6 +61,9 @@ class GenChecker:
         self._json_options(gen)
         if gen.regex is not None:
             self._regex(gen, gen.regex)
+            return STRING
+        if gen.grammar is not None:
+            self._text(gen, gen.grammar, grammar_constraint)
             return STRING
         if gen.fields is not None:
             pretty, lenient = bool(gen.pretty), bool(gen.lenient)
@@ -133,32 +140,40 @@ class GenChecker:
                 self.report.add(self.document.diagnostic("S213", message, gen.key(name), help="Leave it out."))
 
     def _regex(self, gen: Gen, regex: Text) -> None:
-        if TEMPLATE_MARK.search(regex.source):
-            return  # compiled when it is reached
-        if regex.node.style in ("literal", "folded") and regex.source.endswith("\n"):
+        if (
+            regex.node.style in ("literal", "folded")
+            and regex.source.endswith("\n")
+            and not TEMPLATE_MARK.search(regex.source)
+        ):
             end = len(regex.source)
             message = "the pattern ends with the line break that the block adds"
             help = "Write `|-`, or put the pattern into single quotes."
             self.report.add(self.document.diagnostic_in("S502", message, regex.node, end - 1, end, help=help))
             return
-        try:
-            self.constraints[gen] = regex_constraint(regex.source)
-        except ConstraintError as error:
-            self._fault(error, regex.node)
+        self._text(gen, regex, regex_constraint)
 
-    def regex_template(self, regex: Text, template: Template) -> None:
-        """A pattern with inserted values is compiled when it is reached; what the author wrote is checked now, with
-        a letter in place of each value."""
-        pattern = ""
+    def _text(self, gen: Gen, text: Text, compiled: Compile) -> None:
+        """A constraint that is a text of its own. With inserted values it is compiled when it is reached."""
+        if TEMPLATE_MARK.search(text.source):
+            return
+        try:
+            self.constraints[gen] = compiled(text.source)
+        except ConstraintError as error:
+            self._fault(error, text.node)
+
+    def inserted(self, gen: Gen, text: Text, template: Template) -> None:
+        """What the author wrote around inserted values is checked now, with a letter in place of each value."""
+        compiled, letter = (regex_constraint, "x") if text is gen.regex else (grammar_constraint, grammar_literal("x"))
+        whole = ""
         offsets: list[int] = []
         for part in template.body:
             if not isinstance(part, (ast.Text, ast.Output)):
                 return
-            text = part.text if isinstance(part, ast.Text) else "x"
-            offsets += [part.start + (i if isinstance(part, ast.Text) else 0) for i in range(len(text))]
-            pattern += text
+            piece = part.text if isinstance(part, ast.Text) else letter
+            offsets += [part.start + (i if isinstance(part, ast.Text) else 0) for i in range(len(piece))]
+            whole += piece
         try:
-            regex_constraint(pattern)
+            compiled(whole)
         except ConstraintError as error:
             if error.code == "S505" or error.start is None or not offsets:
                 return  # may depend on the value
@@ -166,7 +181,7 @@ class GenChecker:
             end = offsets[min(error.end or error.start, len(offsets)) - 1] + 1
             self.report.add(
                 self.document.diagnostic_in(
-                    error.code, error.message, regex.node, start, max(end, start + 1), help=error.help
+                    error.code, error.message, text.node, start, max(end, start + 1), help=error.help
                 )
             )
 

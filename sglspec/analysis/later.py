@@ -13,7 +13,6 @@ VERBS = {
     "scratch": "Use a fork of one named branch, whose text is dropped: `fork: {aside: [...]}`.",
 }
 OPTIONS = {
-    "grammar": "Use `regex`, `fields` or `schema`.",
     "reasoning": "Let the model think in a `gen` of its own, before the one for the answer.",
 }
 KEYS = {

@@ -1,98 +1,67 @@
 """JSON Schemas as constraints: which keywords are enforced, and a walk that refuses all others with their place.
 
-The list is our own, because llguidance passes over keywords that it does not know. `$ref` reaches into the same
-schema only; nothing is ever fetched.
+The list is our own, because llguidance passes over keywords that it does not know; what it cannot enforce as it stands
+is rewritten (rewrite.py). `$ref` reaches into the same schema only; nothing is ever fetched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, cast
 
-from sglspec.analysis.grammar import STUCK, ConstraintError, Step, json_grammar, verdict
+from sglspec.analysis.drafts import NAMES, Draft, draft_of, validator_class
+from sglspec.analysis.formats import FORMATS, NUMBER_FORMATS
+from sglspec.analysis.grammar import STUCK, ConstraintError, json_grammar, verdict
 from sglspec.analysis.regexes import check_pattern
-
-Schema = dict[str, Any]
-Pointer = tuple[Step, ...]
+from sglspec.analysis.rewrite import rewrite
+from sglspec.analysis.subschemas import MANY, NAMED, ONE, Pointer, Schema, resolve, walk
 
 MAX_SCHEMAS = 2_000
 """Sub-schemas of one schema."""
 MAX_REFS = 200
 MAX_NESTING = 48
 MAX_LENGTH = 1_000_000
+MAX_OPTIONAL = 400
+"""Properties of one object that need not be there: each may follow each other, and beyond this llguidance gives up."""
+MAX_SUSPECTS = 100
 
-ONE = ("additionalProperties", "additionalItems", "items")
-MANY = ("anyOf", "allOf", "oneOf", "prefixItems")
-NAMED = ("properties", "patternProperties", "$defs", "definitions")
 ASSERTIONS = frozenset(
     {
         "type", "enum", "const", "$ref", "required", "minProperties", "maxProperties", "minItems", "maxItems",
         "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
-        "multipleOf",
+        "multipleOf", "uniqueItems", "minContains", "maxContains", "dependentRequired",
     }
 )  # fmt: skip
-ANNOTATIONS = frozenset(
+REMARKS = frozenset(
     {
         "$schema", "$comment", "$anchor", "title", "description", "default", "examples", "readOnly", "writeOnly",
         "deprecated", "contentMediaType", "contentEncoding",
+        # of editors, forms and OpenAPI
+        "comment", "example", "readonly", "links", "self", "markdownDescription", "enumNames", "enumDescriptions",
+        "markdownEnumDescriptions", "deprecationMessage", "errorMessage", "defaultSnippets", "externalDocs", "xml",
     }
 )  # fmt: skip
-ENFORCED = ASSERTIONS | ANNOTATIONS | frozenset(ONE) | frozenset(MANY) | frozenset(NAMED)
-CHECKABLE = frozenset(
-    {
-        "not", "if", "then", "else", "contains", "minContains", "maxContains", "uniqueItems", "propertyNames",
-        "dependentRequired", "dependentSchemas", "dependencies",
-    }
-)  # fmt: skip
-"""What `lenient: true` cannot enforce but checks afterwards."""
-CHECKABLE_ONE = ("not", "if", "then", "else", "contains", "propertyNames")
-FORMATS = (
-    "date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri",
-)  # fmt: skip
-DRAFT_7 = ("http://json-schema.org/draft-07/schema", "https://json-schema.org/draft-07/schema")
-DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+CONTENTS = ("contentMediaType", "contentEncoding")
+KNOWN = ASSERTIONS | REMARKS | frozenset((*ONE, *MANY, *NAMED))
 
 
-def check_schema(schema: Schema, *, lenient: bool = False, generated: bool = False) -> None:
-    """Refuses a schema that cannot be enforced. Raises ConstraintError with a pointer: S503 not a schema, S504 a
-    keyword, S501/S502 a pattern, S505 limits or nothing that matches. `generated`: it comes from declarations, so
-    its form is known to be right."""
+def check_schema(schema: Schema, *, lenient: bool = False, generated: bool = False) -> Schema:
+    """The schema in the form that the grammar takes (rewrite.py). Refuses one that cannot be enforced: ConstraintError
+    with a pointer, S503 not a schema, S504 a keyword, S501/S502 a pattern, S505 limits or nothing that matches.
+    `generated`: it comes from declarations, so its form is known to be right."""
     _bounded(schema)
+    draft = _draft(schema)
     if not generated:
-        _valid(schema)
+        _valid(schema, draft)
     subschemas = list(walk(schema))
     refs = [p for p, s in subschemas if "$ref" in s]
     if len(refs) > MAX_REFS:
         raise ConstraintError("S505", f"more than {MAX_REFS} references", pointer=(*refs[MAX_REFS], "$ref"))
     for pointer, subschema in subschemas:
-        _keywords(subschema, pointer, lenient)
+        _keywords(subschema, pointer, draft)
         _reference(schema, subschema, pointer)
     _no_endless_references(schema, subschemas)
-    _compiles(schema, subschemas, lenient)
-
-
-def walk(schema: Schema) -> Iterator[tuple[Pointer, Schema]]:
-    """Every sub-schema that is a mapping, with its pointer, parents first."""
-    waiting: list[tuple[Pointer, Any]] = [((), schema)]
-    while waiting:
-        pointer, current = waiting.pop()
-        if not isinstance(current, dict):
-            continue
-        found = cast("Schema", current)
-        yield pointer, found
-        children: list[tuple[Pointer, Any]] = []
-        for key, value in found.items():
-            if key in ONE or key in CHECKABLE_ONE:
-                if isinstance(value, list):  # `items` of draft 7
-                    children += [((*pointer, key, i), v) for i, v in enumerate(cast("list[Any]", value))]
-                else:
-                    children.append(((*pointer, key), value))
-            elif key in MANY and isinstance(value, list):
-                children += [((*pointer, key, i), v) for i, v in enumerate(cast("list[Any]", value))]
-            elif (key in NAMED or key in ("dependentSchemas", "dependencies")) and isinstance(value, dict):
-                children += [((*pointer, key, k), v) for k, v in cast("Schema", value).items()]
-        waiting.extend(reversed(children))
+    return _compiled(schema, subschemas, lenient)
 
 
 def objects_without_required(schema: Schema) -> Pointer | None:
@@ -101,31 +70,6 @@ def objects_without_required(schema: Schema) -> Pointer | None:
         if found.get("properties") and not found.get("required") and "minProperties" not in found:
             return pointer
     return None
-
-
-def resolve(schema: Schema, reference: str) -> Any:
-    """What a local reference points at. KeyError when there is nothing."""
-    current: Any = schema
-    if reference == "#":
-        return current
-    for raw in reference.removeprefix("#/").split("/"):
-        part = _unquote(raw).replace("~1", "/").replace("~0", "~")
-        if isinstance(current, list):
-            items = cast("list[Any]", current)
-            if not part.isdigit() or int(part) >= len(items):
-                raise KeyError(reference)
-            current = items[int(part)]
-        elif isinstance(current, dict) and part in current:
-            current = cast("Schema", current)[part]
-        else:
-            raise KeyError(reference)
-    return current
-
-
-def _unquote(text: str) -> str:
-    from urllib.parse import unquote
-
-    return unquote(text)
 
 
 def _bounded(schema: Schema) -> None:
@@ -145,19 +89,18 @@ def _bounded(schema: Schema) -> None:
             waiting += [((*pointer, i), v) for i, v in enumerate(cast("list[Any]", value))]
 
 
-def _valid(schema: Schema) -> None:
-    """Against the meta-schema of the draft that the schema names (2020-12 without one); bundled, never fetched."""
-    from jsonschema import Draft7Validator, Draft202012Validator
+def _draft(schema: Schema) -> Draft:
+    draft = draft_of(schema)
+    if draft is None:
+        message = f"the JSON Schema version `{schema['$schema']}` is not known"
+        raise ConstraintError("S503", message, f"Leave `$schema` out, or name {NAMES}.", pointer=("$schema",))
+    return draft
 
-    named = schema.get("$schema", DRAFT_2020)
-    if str(named).rstrip("#") in DRAFT_7:
-        metaschema = Draft7Validator(Draft7Validator.META_SCHEMA)
-    elif str(named).rstrip("#") == DRAFT_2020:
-        metaschema = Draft202012Validator(Draft202012Validator.META_SCHEMA)
-    else:
-        message = f"the JSON Schema version `{named}` is not known"
-        raise ConstraintError("S503", message, "Leave `$schema` out, or name draft 7 or 2020-12.", pointer=("$schema",))
-    errors: list[Any] = list(metaschema.iter_errors(schema))  # pyright: ignore[reportUnknownMemberType]
+
+def _valid(schema: Schema, draft: Draft) -> None:
+    """Against the meta-schema of its version; bundled, never fetched."""
+    validator = validator_class(draft)
+    errors: list[Any] = list(validator(validator.META_SCHEMA).iter_errors(schema))
     if errors:
         worst = max(errors, key=lambda e: len(e.absolute_path))
         pointer = tuple(worst.absolute_path)
@@ -181,38 +124,63 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _keywords(schema: Schema, pointer: Pointer, lenient: bool) -> None:
+def _keywords(schema: Schema, pointer: Pointer, draft: Draft) -> None:
     for key, value in schema.items():
         here = (*pointer, key)
-        if key == "$id" and not pointer:
-            continue
-        if key in CHECKABLE and lenient:
-            continue
-        if key not in ENFORCED and not (key.startswith("x-") and key != "x-guidance"):
-            raise _unsupported(key, here, lenient)
-        if key == "pattern":
+        if key in ("$id", "id") and isinstance(value, str):
+            _identifier(schema, pointer, key)
+        elif not _known(key) or (key in CONTENTS and draft.contents):
+            raise _unsupported(key, here)
+        elif key == "pattern":
             _pattern(str(value), here)
         elif key == "patternProperties":
             for name in cast("Schema", value):
                 _pattern(name, (*here, name), at_key=True)
-        elif key == "format" and value not in FORMATS:
-            close = get_close_matches(str(value), FORMATS, 1)
-            help = f"Did you mean `{close[0]}`?" if close else "Known: " + ", ".join(FORMATS) + "."
-            raise ConstraintError("S504", f"the format `{value}` cannot be enforced", help, pointer=here)
+        elif key == "format":
+            _format(schema, here)
+        elif key == "properties" and len(set(value) - set(schema.get("required", ()))) > MAX_OPTIONAL:
+            help = "Make some of them `required`."
+            raise ConstraintError(
+                "S505", f"more than {MAX_OPTIONAL} optional properties", help, pointer=here, at_key=True
+            )
         elif key in ("minLength", "maxLength", "minItems", "maxItems") and cast("int", value) > MAX_LENGTH:
             raise ConstraintError("S505", f"`{key}` is above {MAX_LENGTH:,}", pointer=here)
 
 
-def _unsupported(key: str, here: Pointer, lenient: bool) -> ConstraintError:
-    known = [k for k in ENFORCED if not k.startswith("$")]
-    if key in CHECKABLE:
-        message = f"the keyword `{key}` cannot be enforced while generating"
-        help = "`lenient: true` generates what can be enforced and checks the rest afterwards."
-    elif key == "nullable":
+def _known(key: str) -> bool:
+    return key in KNOWN or (key.startswith(("x-", "_")) and key != "x-guidance")
+
+
+def _identifier(schema: Schema, pointer: Pointer, key: str) -> None:
+    """A name of its own moves where the references below it begin; without any it is a remark."""
+    if pointer and any("$ref" in sub for _, sub in walk(schema)):
+        message = f"references below an `{key}` of its own are not supported"
+        raise ConstraintError("S504", message, "Leave it out.", pointer=(*pointer, key), at_key=True)
+
+
+def _format(schema: Schema, here: Pointer) -> None:
+    name, kinds = schema["format"], schema.get("type")
+    listed = [kinds] if isinstance(kinds, str) else cast("list[str]", kinds or [])
+    if name in FORMATS or (name in NUMBER_FORMATS and set(listed) & {"integer", "number"}):
+        return
+    if listed and "string" not in listed and name not in NUMBER_FORMATS:
+        return  # formats of texts say nothing about other values
+    close = get_close_matches(str(name), FORMATS, 1)
+    help = f"Did you mean `{close[0]}`?" if close else "Known: " + ", ".join(FORMATS) + "."
+    raise ConstraintError("S504", f"the format `{name}` cannot be enforced", help, pointer=here)
+
+
+def _unsupported(key: str, here: Pointer) -> ConstraintError:
+    known = [k for k in KNOWN if not k.startswith("$")]
+    help = None
+    if key == "nullable":
         message = "`nullable` is not JSON Schema"
         help = 'Write `type: [string, "null"]`.'
-    elif key in ("unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$dynamicAnchor", "$id", "x-guidance"):
-        message, help = f"the keyword `{key}` is not supported", None
+    elif key in CONTENTS:
+        message = f"the keyword `{key}` cannot be enforced"
+        help = "Leave it out, or `$schema`: in 2020-12 it is a remark."
+    elif key in _NEVER:
+        message = f"the keyword `{key}` is not supported"
     else:
         message = f"`{key}` is no keyword of JSON Schema that we know"
         close = get_close_matches(key, known, 1)
@@ -220,6 +188,12 @@ def _unsupported(key: str, here: Pointer, lenient: bool) -> ConstraintError:
         if close:
             help = f"Did you mean `{close[0]}`?"
     return ConstraintError("S504", message, help, pointer=here, at_key=True)
+
+
+_NEVER = (
+    "unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor",
+    "$vocabulary", "$id", "id", "x-guidance",
+)  # fmt: skip
 
 
 def _pattern(pattern: str, pointer: Pointer, at_key: bool = False) -> None:
@@ -310,35 +284,66 @@ def _ends(root: Schema, schema: Schema, finite: set[int]) -> bool:
     return True
 
 
-def _compiles(schema: Schema, subschemas: list[tuple[Pointer, Schema]], lenient: bool) -> None:
-    reason = verdict(json_grammar(plain(schema), lenient=lenient))
+def _compiled(schema: Schema, subschemas: list[tuple[Pointer, Schema]], lenient: bool) -> Schema:
+    """The rewritten schema, once llguidance takes it."""
+    apart = False
+    found = rewrite(schema, lenient=lenient)
+    reason = verdict(json_grammar(found, lenient=lenient))
+    if reason is not None and _ONE_OF in reason:
+        apart = True
+        found = rewrite(schema, lenient=lenient, apart=True)
+        reason = verdict(json_grammar(found, lenient=lenient))
     if reason is None:
-        return
-    if "oneOf" in reason:
-        raise ConstraintError(
-            "S504",
-            "this `oneOf` cannot be enforced: its alternatives may overlap",
-            "Write `anyOf`, or use `lenient: true`, which checks it afterwards.",
-            pointer=_first_one_of(schema, subschemas),
-            at_key=True,
-        )
+        return found
+    if any(word in reason for word in _LIMITS):
+        raise ConstraintError("S505", f"this schema cannot be enforced: {reason}", pointer=())
+    pointer, part, reason = _culprit(schema, subschemas, lenient, apart) or ((), schema, reason)
+    raise _refused(reason, pointer, part)
+
+
+_ONE_OF = "oneOf constraints are not supported"
+_LIMITS = ("too large", "too many expressions", "too many states", "limit", "too deep")
+_BLAMED = (
+    (_ONE_OF, ("oneOf",)),
+    ("min/maxProperties", ("minProperties", "maxProperties")),
+    ("patternProperty", ("patternProperties",)),
+    ("multipleOf", ("multipleOf",)),
+    (" range", ("format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+    ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+    ("regex", ("pattern", "format", "minLength", "maxLength")),
+    ("", ("$ref", "enum", "const", "allOf", "anyOf", "required", "items", "properties")),
+)
+"""What llguidance's reason speaks of → the keywords that may be meant."""
+
+
+def _culprit(
+    root: Schema, subschemas: list[tuple[Pointer, Schema]], lenient: bool, apart: bool
+) -> tuple[Pointer, Schema, str] | None:
+    """The innermost part that is refused by itself too, and why. Only parts that fail at once are looked for: limits
+    are not, so this costs a few milliseconds each."""
+    suspects = [*reversed(subschemas)]
+    suspects.sort(key=lambda found: "$ref" in found[1])  # what it leads to comes first
+    for pointer, subschema in suspects[:MAX_SUSPECTS]:
+        try:
+            reason = verdict(json_grammar(rewrite(root, subschema, lenient=lenient, apart=apart), lenient=lenient))
+        except ConstraintError:
+            continue
+        if reason is not None and not any(word in reason for word in _LIMITS) and reason != STUCK:
+            return pointer, subschema, reason
+    return None
+
+
+def _refused(reason: str, pointer: Pointer, schema: Schema) -> ConstraintError:
     if reason.startswith("Unsatisfiable schema") or reason == STUCK:
         detail = reason.removeprefix("Unsatisfiable schema: ")
         message = "nothing can match this schema" + (f": {detail}" if detail != STUCK else "")
-        raise ConstraintError("S505", message, pointer=())
-    code = "S505" if "too large" in reason or "limit" in reason else "S504"
-    raise ConstraintError(code, f"this schema cannot be enforced: {reason}", pointer=())
-
-
-def plain(schema: Schema) -> Schema:
-    """The schema without what only names it: an `$id` would become a base for references."""
-    return {key: value for key, value in schema.items() if key not in ("$id", "$schema")}
-
-
-def _first_one_of(root: Schema, subschemas: list[tuple[Pointer, Schema]]) -> Pointer:
-    shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
-    places = [(pointer, schema) for pointer, schema in subschemas if "oneOf" in schema]
-    for pointer, schema in reversed(places):
-        if "oneOf" in (verdict(json_grammar({**shared, "oneOf": schema["oneOf"]})) or ""):
-            return (*pointer, "oneOf")
-    return (*places[0][0], "oneOf") if places else ()
+        return ConstraintError("S505", message, pointer=pointer)
+    key = next((k for mark, keys in _BLAMED if mark in reason for k in keys if k in schema), None)
+    if key == "oneOf":
+        message = "this `oneOf` cannot be enforced: its alternatives may overlap"
+        help = "Write `anyOf`, or use `lenient: true`, which checks it afterwards."
+        return ConstraintError("S504", message, help, pointer=(*pointer, key), at_key=True)
+    what = f"this `{key}`" if key else "this schema"
+    place = (*pointer, key) if key else pointer
+    short = " ".join(reason.split())[:200]
+    return ConstraintError("S504", f"{what} cannot be enforced: {short}", pointer=place, at_key=key is not None)

@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any, cast
 
+from sglspec.analysis.drafts import LATEST, draft_of, validator_class
+from sglspec.analysis.formats import NUMBER_FORMATS, format_schema
 from sglspec.analysis.grammar import json_grammar, matches
+from sglspec.analysis.subschemas import anonymous
 
 
 def parse_json(text: str) -> Any:
@@ -83,20 +86,22 @@ def text_matches(text: str, *, pattern: str | None = None, format: str | None = 
     if pattern is not None:
         schema["pattern"] = pattern
     if format is not None:
-        schema["format"] = format
+        schema["allOf"] = [format_schema(format)]
     return matches(json_grammar(schema), json.dumps(text, ensure_ascii=False))
 
 
 def _validator(schema: dict[str, Any]) -> Any:
-    from jsonschema import Draft202012Validator, ValidationError, validators
+    from jsonschema import Draft7Validator, ValidationError, validators
     from referencing import Registry
 
     def pattern(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[Any]:
         if isinstance(instance, str) and not text_matches(instance, pattern=wanted):
             yield ValidationError(f"{json.dumps(instance, ensure_ascii=False)} does not match the pattern {wanted}")
 
-    def format(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[Any]:
-        if isinstance(instance, str) and not text_matches(instance, format=wanted):
+    def format(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[Any]:
+        if wanted in NUMBER_FORMATS:
+            yield from validator.descend(instance, format_schema(wanted))
+        elif isinstance(instance, str) and not text_matches(instance, format=wanted):
             yield ValidationError(f"{json.dumps(instance, ensure_ascii=False)} is not a {wanted}")
 
     def pattern_properties(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[Any]:
@@ -122,15 +127,13 @@ def _validator(schema: dict[str, Any]) -> Any:
     safe: dict[str, Any] = {
         "pattern": pattern, "format": format, "patternProperties": pattern_properties,
         "additionalProperties": additional,
+        # later drafts split it in two, and we take it in all
+        "dependencies": Draft7Validator.VALIDATORS["dependencies"],
     }  # fmt: skip
-    base: Any = Draft202012Validator
-    if "draft-07" in str(schema.get("$schema", "")):
-        from jsonschema import Draft7Validator
-
-        base = Draft7Validator
+    base = validator_class(draft_of(schema) or LATEST)
     extend: Any = validators.extend  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     registry: Any = Registry  # pyright: ignore[reportUnknownVariableType]
-    local = {key: value for key, value in schema.items() if key not in ("$id", "$schema")}
+    local = anonymous(schema)
     # an empty registry: without it jsonschema fetches references from the network and from disk
     return extend(base, safe)(local, registry=registry())
 

@@ -85,6 +85,7 @@ CODES: dict[str, Code] = _table(
     ("S505", "constraint-limit", "A constraint that is too large or matches nothing"),
     ("S506", "bad-choices", "Choices that cannot be chosen from"),
     ("S507", "sampling", "A sampling option that cannot be used so"),
+    ("S508", "grammar", "A grammar that cannot be used"),
     # S6xx backends and limits
     ("S601", "unknown-backend", "An unknown backend or model reference"),
     ("S602", "missing-model", "The model is not on this machine"),

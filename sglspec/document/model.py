@@ -371,7 +371,7 @@ class Gen(Sampling, Step):
 CONSTRAINTS = ("regex", "fields", "schema", "grammar", "type")
 NOT_YET_KEYS = ("use", "defs")
 """Keys at the top level that this build accepts in the model and answers with S220."""
-NOT_YET_OPTIONS = ("grammar", "reasoning")
+NOT_YET_OPTIONS = ("reasoning",)
 """Options of gen that this build accepts in the model and answers with S220."""
 
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 import sglspec.expressions as ev
-from sglspec.analysis.constraints import Constraint, regex_constraint, schema_constraint
+from sglspec.analysis.constraints import (
+    Constraint,
+    grammar_constraint,
+    grammar_literal,
+    regex_constraint,
+    schema_constraint,
+)
 from sglspec.analysis.grammar import ConstraintError
 from sglspec.analysis.program import Program, Rendered
 from sglspec.analysis.regexes import escape, stop_pattern
@@ -102,15 +108,22 @@ def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | N
     if constraint is None:
         return finish.text
     try:
-        return constraint.parse(finish.text)
+        value = constraint.parse(finish.text)
     except ValueError as problem:
         if not frame.shared.backend.capabilities.grammar:
             raise frame.error("S711", f"the reply breaks its constraint: {problem}", step.verb_node) from None
         if finish.reason == "length":
-            help = "Raise `max_tokens`, or make the constraint allow less text."
-            message = f"the generation was cut off at {step_max(step)} before it was complete: {problem}"
-            raise frame.error("S708", message, step.verb_node, help=help) from None
+            raise _cut_off(frame, step, str(problem)) from None
         raise frame.error("S709", f"the generated text breaks its constraint: {problem}", step.verb_node) from None
+    if finish.reason == "length" and constraint.json:
+        raise _cut_off(frame, step, "it could go on with more digits")
+    return value
+
+
+def _cut_off(frame: Frame, step: Gen, problem: str) -> SpecError:
+    help = "Raise `max_tokens`, or make the constraint allow less text."
+    message = f"the generation was cut off at {step_max(step)} before it was complete: {problem}"
+    return frame.error("S708", message, step.verb_node, help=help)
 
 
 def _scripted_value(frame: Frame, step: Gen, value: Any, constraint: Constraint | None) -> Any:
@@ -280,13 +293,16 @@ def _of_inputs(program: Program, step: Gen) -> bool:
 
 async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
     """The compiled constraint. One that holds `{{ }}` is rendered and compiled when its values are known: in a regex
-    inserted values match as they are written, a schema may be a value."""
+    and in a grammar inserted values match as they are written, a schema may be a value."""
     known = frame.shared.program.constraints.get(step) or frame.shared.constraints.get(step)
     if known is not None:
         return known
     try:
         if step.regex is not None:
             return regex_constraint(await _pattern(frame, step.regex))
+        if step.grammar is not None:
+            segments = await frame.template(step.grammar)
+            return grammar_constraint("".join(s.text if s.literal else grammar_literal(s.text) for s in segments))
         if step.schema_ is not None:
             schema, _ = await frame.value_at(step.schema_.node)
             if not isinstance(schema, dict):
@@ -295,7 +311,7 @@ async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
                 cast("dict[str, Any]", schema), pretty=bool(step.pretty), lenient=bool(step.lenient)
             )
     except ConstraintError as problem:
-        place = step.at("regex" if step.regex is not None else "schema")
+        place = step.at(next(key for key in ("regex", "grammar", "schema") if step.node.key(key) is not None))
         raise frame.data_error(problem.code, problem.message, place, problem.help) from None
     return None
 

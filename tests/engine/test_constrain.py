@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sglspec_engine import constrain
+from sglspec_engine.engine import Engine
 from sglspec_engine.types import EngineError, GenRequest, Sampling, TextSegment
 from tests.engine.drive import Oracle, collect, ids_of, running
 
@@ -55,6 +57,22 @@ async def test_forced_tokens_change_the_steps_and_not_the_context(tiny_llama: Pa
             found.append((finish.text, engine.metrics.forwards))
     assert found[0][0] == found[1][0]
     assert found[0][1] < found[1][1]
+
+
+@pytest.mark.parametrize("key", range(4))
+async def test_without_jumps_the_same_tokens_come_one_by_one(tiny_llama: Path, key: int) -> None:
+    """Also where the model samples between and behind forced text."""
+    found = []
+    for forced in (True, False):
+        async with running(tiny_llama, forced=forced) as engine:
+            session = engine.open()
+            await session.extend([TextSegment("Q")])
+            sampling = Sampling(temperature=1.5)
+            finish, tokens = await collect(session, grammar=JSON, max_tokens=90, noise_key=key, sampling=sampling)
+            found.append(([(t.id, t.forced) for t in tokens], finish.text, engine.metrics.forwards))
+            assert finish.usage.forced_tokens > 0
+    assert found[0][:2] == found[1][:2]
+    assert found[0][2] < found[1][2]
 
 
 async def test_limits_count_forced_tokens(tiny_llama: Path) -> None:
@@ -157,6 +175,64 @@ async def test_a_bad_grammar_fails_alone(tiny_llama: Path) -> None:
         assert ids_of(bad) == before
         finish, _ = await collect(bad, grammar='start: "fine"')
         assert finish.text == "fine"
+
+
+HOSTILE = [
+    "start: /(a{1000}){1000}/",
+    "start: /[ab]*a[ab]{2000}/",
+    "start: /(a?){500}a{500}/",
+    'start: a\na: a a | "x" |',
+    "start: " + "(" * 5000 + '"a"' + ")" * 5000,
+    'start: "a" start',
+    'start: %json {"type": "array", "items": {"type": "string", "pattern": "^([ab]*a[ab]{13})+$"}, "maxItems": 100000}',
+    "start: %json " + json.dumps({"enum": [f"word {i}" for i in range(20_000)]}),
+    'start: %json {"$ref": "#"}',
+    'start: %json {"$ref": "http://127.0.0.1:9/x"}',
+]
+
+
+async def test_hostile_grammars_concern_nobody_else(tiny_llama: Path) -> None:
+    """Each is refused or generates, and what streams beside them is what it would be alone."""
+
+    async def story(engine: Engine) -> list[int]:
+        session = engine.open()
+        await session.extend([TextSegment("Once")])
+        _, tokens = await collect(session, max_tokens=150, ignore_eos=True)
+        return [token.id for token in tokens]
+
+    async def attempt(engine: Engine, grammar: str) -> str:
+        session = engine.open()
+        await session.extend([TextSegment("Q")])
+        try:
+            finish, _ = await collect(session, grammar=grammar, max_tokens=24, sampling=Sampling(temperature=1.0))
+            return finish.reason
+        except EngineError as error:
+            return error.kind
+        finally:
+            await session.close()
+
+    async with running(tiny_llama) as engine:
+        alone = await story(engine)
+        beside, *outcomes = await asyncio.gather(story(engine), *(attempt(engine, grammar) for grammar in HOSTILE))
+        assert beside == alone
+        assert set(outcomes) <= {"constraint", "length", "end"}
+        await engine.check()
+
+
+async def test_a_grammar_that_slows_the_loop_down_is_stopped(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Q")])
+        await asyncio.wrap_future(engine._grammars.compile("start: /[a-z]{9}/"))
+        before = ids_of(session)
+        with monkeypatch.context() as patch:
+            patch.setattr(constrain, "SLOW", -1.0)
+            patch.setattr(constrain, "PATIENCE", 0.0)
+            with pytest.raises(EngineError, match="takes too long"):
+                await collect(session, grammar="start: /[a-z]{9}/")
+        assert ids_of(session) == before
+        finish, _ = await collect(session, grammar="start: /[a-z]{9}/")
+        assert len(finish.text) == 9
 
 
 async def test_a_compilation_that_takes_too_long(tiny_llama: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.fake import program, run_scripted, steps
+from sglspec.runtime.run import RunOptions
+from tests.runtime.fake import FakeBackend, program, run_scripted, start, steps
 
 CHAT = "  - assistant:\n      - "
 
@@ -254,6 +255,27 @@ async def test_typed_values(gen: str, reply: Any, value: Any):
 async def test_a_reply_that_breaks_its_constraint_is_an_error(gen: str, reply: Any):
     result = await run_scripted(steps(f'- "x"\n- gen: v\n  {gen}\n'), {}, {"v": reply})
     assert result.error is not None and result.error.code == "S711"
+
+
+@pytest.mark.parametrize(
+    ("gen", "reply", "code"),
+    [
+        ("type: integer", "123", "S708"),
+        ("schema: {type: number}", "1.5", "S708"),
+        ("type: json", '{"a": 1}', "S708"),
+        ("regex: '[0-9]+'", "123", None),
+        ("grammar: 'start: /[a-z]+/'", "abc", None),
+    ],
+)
+async def test_json_that_max_tokens_cuts_is_an_error_even_where_it_parses(gen: str, reply: str, code: str | None):
+    """`12` of `123` is a number too, and a wrong one."""
+    backend = FakeBackend({"a": reply})
+    checked = steps(f"- gen: a\n  max_tokens: 2\n  {gen}")
+    result = await start(checked, {}, backend, RunOptions()).wait()
+    assert (result.error.code if result.error else None) == code
+    backend = FakeBackend({"a": reply})
+    checked = steps(f"- gen: a\n  {gen}")
+    assert (await start(checked, {}, backend, RunOptions()).wait()).error is None
 
 
 async def test_a_regex_takes_inserted_values_as_they_are_written():

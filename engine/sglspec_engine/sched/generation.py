@@ -21,11 +21,13 @@ from sglspec_engine.types import Alternative, Delta, EngineError, Finish, Finish
 
 @dataclass(frozen=True, slots=True)
 class GenerationModel:
-    """What a generation must know of its model. ends: ids that end a text. max_context: tokens a context may hold."""
+    """What a generation must know of its model. ends: ids that end a text. max_context: tokens a context may hold.
+    jump: forced tokens are rows of one step, else each has a step of its own; the text is the same."""
 
     vocabulary: Vocabulary
     ends: frozenset[int]
     max_context: int
+    jump: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ class Generation(Work):
                 return []
         self._stream.put(Delta("".join(t.text for t in sent), tuple(sent)))
         old = self.wanted_from + 1
-        self.known[old:] = [*self._tokens[old - len(self._prompt) :], *self._forced]
+        ahead = self._forced if self._model.jump else ()
+        self.known[old:] = [*self._tokens[old - len(self._prompt) :], *ahead]
         self.wanted_from = len(self._prompt) + len(self._tokens) - 1
         return [self]
 

@@ -1,0 +1,283 @@
+"""Texts that a model writes under the schemas of a corpus, and under grammars made to hurt. See constraints.py."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sglspec_engine.config import prepare_process
+
+prepare_process()
+
+from benchmarks.corpora import Case  # noqa: E402 (torch reads the environment)
+from sglspec.analysis.constraints import Constraint, ConstraintError, schema_constraint  # noqa: E402
+from sglspec.analysis.grammar import json_grammar  # noqa: E402
+from sglspec_engine.constrain import GrammarConstraint, Grammars  # noqa: E402
+from sglspec_engine.engine import Engine  # noqa: E402
+from sglspec_engine.types import EngineError, GenRequest, Sampling, TextSegment  # noqa: E402
+
+SEEDS = (1, 2, 3)
+MAX_TOKENS = 200
+TOGETHER = 16
+"""Texts that are written at the same time."""
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
+
+
+@dataclass(slots=True)
+class Texts:
+    """What came out. texts: by (schema, seed). steps: of the model, by schema. unfinished: cut by MAX_TOKENS. failed:
+    ended by an error. wrong: texts that do not parse, do not fit, or hold runs of white space, and why. mask_us,
+    compile_ms: processor time of each mask and of each compilation with its first mask."""
+
+    texts: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    steps: dict[str, int] = field(default_factory=dict[str, int])
+    tokens: int = 0
+    forced: int = 0
+    unfinished: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+    failed: list[str] = field(default_factory=list[str])
+    mask_us: list[float] = field(default_factory=list[float])
+    compile_ms: list[float] = field(default_factory=list[float])
+
+
+def taken(cases: Iterator[Case], count: int) -> list[tuple[Case, Constraint]]:
+    """The first `count` schemas of objects that we take."""
+    found: list[tuple[Case, Constraint]] = []
+    for case in cases:
+        if len(found) == count:
+            break
+        if case.schema.get("type") == "object" and case.schema.get("properties"):
+            try:
+                found.append((case, schema_constraint(case.schema)))
+            except ConstraintError:
+                continue
+    return found
+
+
+async def write(path: Path, cases: list[tuple[Case, Constraint]], **settings: Any) -> Texts:
+    """Write a text for every schema and seed."""
+    out = Texts()
+    gate = asyncio.Semaphore(TOGETHER)
+    with _timed(out):
+        engine = Engine.load(path, **settings)
+        try:
+            await asyncio.gather(*(_text(engine, out, gate, c, k, seed) for c, k in cases for seed in SEEDS))
+        finally:
+            await engine.close()
+    return out
+
+
+async def _text(
+    engine: Engine, out: Texts, gate: asyncio.Semaphore, case: Case, constraint: Constraint, seed: int
+) -> None:
+    async with gate:
+        session = engine.open()
+        names = ", ".join(list(case.schema["properties"])[:12])
+        await session.extend([TextSegment(f"A JSON object with {names}:\n")])
+        request = GenRequest(
+            grammar=constraint.grammar, max_tokens=MAX_TOKENS, noise_key=seed, sampling=Sampling(temperature=0.7)
+        )
+        try:
+            async for delta in session.generate(request):
+                out.steps[case.name] = out.steps.get(case.name, 0) + 1
+                if delta.finish is not None:
+                    out.tokens += delta.finish.usage.generated_tokens
+                    out.forced += delta.finish.usage.forced_tokens
+                    out.texts[case.name, seed] = delta.finish.text
+                    _judge(out, case.name, constraint, delta.finish.text, delta.finish.reason == "length")
+        except EngineError as error:
+            out.failed.append(f"{case.name} [{seed}]: {str(error).splitlines()[0]}")
+        await session.close()
+
+
+def _judge(out: Texts, name: str, constraint: Constraint, text: str, cut: bool) -> None:
+    if re.search(r"\s\s|[\n\t]", _STRING.sub("", text if not cut else text.rsplit('"', 1)[0])):
+        out.wrong.append(f"{name}: a run of white space in {text[:80]!r}")
+    if cut:
+        out.unfinished += 1
+        return
+    try:
+        constraint.parse(text)
+    except ValueError as problem:
+        out.wrong.append(f"{name}: {problem} in {text[:80]!r}")
+
+
+@contextmanager
+def _timed(out: Texts) -> Iterator[None]:
+    """Measure masks and compilations."""
+    allowed, compiled = GrammarConstraint.allowed, Grammars._compile
+
+    def mask(self: GrammarConstraint) -> Any:
+        start = time.thread_time()
+        found = allowed(self)
+        out.mask_us.append((time.thread_time() - start) * 1e6)
+        return found
+
+    def compile(self: Grammars, grammar: str) -> GrammarConstraint:
+        self.tokenizer()  # is built once
+        start = time.thread_time()
+        try:
+            return compiled(self, grammar)
+        finally:
+            out.compile_ms.append((time.thread_time() - start) * 1000)
+
+    GrammarConstraint.allowed, Grammars._compile = mask, compile
+    try:
+        yield
+    finally:
+        GrammarConstraint.allowed, Grammars._compile = allowed, compiled
+
+
+def hostile() -> dict[str, str]:
+    """Grammars as the engine gets them; most would be refused by `check` before."""
+
+    def nested(depth: int, wrap: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "string"}
+        for _ in range(depth):
+            schema = wrap(schema)
+        return schema
+
+    def level(schema: Any) -> dict[str, Any]:
+        return {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+
+    words = "|".join(f"word{i}x{i * 7919 % 10007}" for i in range(1700))
+    return {
+        "repeated": "start: /(a{1000}){1000}/",
+        "repeated thrice": "start: /((a{100}){100}){100}/",
+        "states": "start: /[ab]*a[ab]{13}/",
+        "more states": "start: /[ab]*a[ab]{2000}/",
+        "nested stars": "start: /(a+)+$/",
+        "optional": "start: /(a?){500}a{500}/",
+        "gaps": "start: /(.*a.*b.*c.*d.*e){20}/",
+        "classes": r"start: /(\p{L}{1,100}\s?){1,100}/",
+        "words": f"start: /{words}/",
+        "ambiguous": 'start: a\na: a a | "x" |',
+        "deep": "start: " + "(" * 5000 + '"a"' + ")" * 5000,
+        "endless": 'start: "a" start',
+        "empty": "start: //",
+        "oneOf": json_grammar(nested(14, lambda s: {"oneOf": [s, level(s)]})),
+        "anyOf": json_grammar(nested(9, lambda s: {"anyOf": [s, {"type": "array", "items": s}]})),
+        "allOf": json_grammar(nested(12, lambda s: {"allOf": [s, s]})),
+        "depth": json_grammar(nested(40, level)),
+        "properties": json_grammar({"type": "object", "properties": {f"p{i}": {} for i in range(1900)}}),
+        "enum": json_grammar({"enum": [f"word {i}" for i in range(20_000)]}),
+        "long": json_grammar({"type": "string", "maxLength": 100_000}),
+        "long pattern": json_grammar({"type": "string", "maxLength": 100_000, "pattern": "[ab]*a[ab]{13}"}),
+        "many items": json_grammar({"items": {"pattern": "^([ab]*a[ab]{13})+$"}, "maxItems": 100_000}),
+        "to itself": json_grammar({"$ref": "#"}),
+        "remote": json_grammar({"$ref": "http://127.0.0.1:9/x"}),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One hostile grammar. seconds: until it was refused or had written 64 tokens. gap: the longest that a stream
+    beside it waited for its next text, in seconds. outcome: how it ended."""
+
+    name: str
+    seconds: float
+    gap: float
+    outcome: str
+
+
+async def endure(path: Path) -> list[Blow]:
+    """Each hostile grammar while a text without a constraint is streamed."""
+    engine = Engine.load(path)
+    found: list[Blow] = []
+    try:
+        await _stream(engine, asyncio.Event(), 8)
+        for name, grammar in {"nothing": "start: /[a-z ]+/", **hostile()}.items():
+            done = asyncio.Event()
+            beside = asyncio.create_task(_stream(engine, done, 2000))
+            await asyncio.sleep(0.3)
+            start = time.perf_counter()
+            outcome = await _attempt(engine, grammar)
+            seconds = time.perf_counter() - start
+            done.set()
+            found.append(Blow(name, seconds, await beside, outcome))
+    finally:
+        await engine.close()
+    return found
+
+
+async def _attempt(engine: Engine, grammar: str) -> str:
+    session = engine.open()
+    await session.extend([TextSegment("Write:")])
+    sampling = Sampling(temperature=1.0)
+    try:
+        async for delta in session.generate(GenRequest(grammar=grammar, max_tokens=64, sampling=sampling)):
+            if delta.finish is not None:
+                return delta.finish.reason
+    except EngineError as error:
+        return str(error).splitlines()[0][:90]
+    finally:
+        await session.close()
+    return "?"
+
+
+async def _stream(engine: Engine, done: asyncio.Event, most: int) -> float:
+    """Stream until `done`; returns the longest wait in seconds."""
+    session = engine.open()
+    await session.extend([TextSegment("Once upon a time")])
+    last, worst = time.perf_counter(), 0.0
+    async for _ in session.generate(GenRequest(max_tokens=most, ignore_eos=True)):
+        now = time.perf_counter()
+        last, worst = now, max(worst, now - last)
+        if done.is_set():
+            break
+    await session.close()
+    return worst
+
+
+def summary(on: Texts, off: Texts, cases: list[tuple[Case, Constraint]]) -> dict[str, Any]:
+    """The figures of both runs."""
+
+    def spread(values: list[float]) -> dict[str, float]:
+        ordered = sorted(values)
+        return {f"p{p}": round(ordered[min(len(ordered) - 1, len(ordered) * p // 100)], 1) for p in (50, 90, 99, 100)}
+
+    heavy = [c.name for c, _ in cases if len(c.schema["properties"]) >= 4 and c.schema.get("required")]
+    saved = {
+        label: 1 - sum(on.steps.get(n, 0) for n in names) / max(1, sum(off.steps.get(n, 0) for n in names))
+        for label, names in (("all", [c.name for c, _ in cases]), ("object-heavy", heavy))
+    }
+    return {
+        "texts": len(on.texts),
+        "unfinished": on.unfinished,
+        "failed": on.failed + off.failed,
+        "wrong": on.wrong + off.wrong,
+        "forced on and off differ": sum(off.texts.get(key) != text for key, text in on.texts.items()),
+        "tokens": on.tokens,
+        "forced tokens": on.forced,
+        "steps saved": {label: round(value, 3) for label, value in saved.items()},
+        "object-heavy schemas": len(heavy),
+        "mask µs (processor)": spread(on.mask_us),
+        "compile ms (processor)": spread(on.compile_ms),
+    }
+
+
+def measure(path: Path, cases: Iterator[Case], count: int) -> dict[str, Any]:
+    """Everything above with one model."""
+    chosen = taken(cases, count)
+    on = asyncio.run(write(path, chosen))
+    off = asyncio.run(write(path, chosen, forced=False))
+    return summary(on, off, chosen)
+
+
+def show_blows(blows: list[Blow]) -> None:
+    """One line each."""
+    for blow in blows:
+        print(f"  {blow.name:16} {blow.seconds:6.2f} s, stream waited {blow.gap:5.2f} s at most: {blow.outcome}")
+
+
+def show_summary(found: dict[str, Any]) -> None:
+    """One line each."""
+    for name, value in found.items():
+        print(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
