@@ -54,7 +54,7 @@ class GenChecker:
         if not gives_list(gen, self.document.spec.defaults):
             return single
         # A candidate that breaks its constraint is null.
-        return array(replace(single, nullable=True) if single is not STRING or gen.regex is not None else single)
+        return array(replace(single, nullable=True) if single is not STRING or gen.regex or gen.grammar else single)
 
     def _constraint(self, gen: Gen) -> Type:
         """Compiles the constraint and says what type a generated value has."""

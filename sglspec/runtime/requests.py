@@ -283,8 +283,9 @@ async def prepare_constraints(frame: Frame) -> None:
 def _of_inputs(program: Program, step: Gen) -> bool:
     """Whether a constraint with `{{ }}` reads nothing but inputs."""
     template: Template | None = None
-    if step.regex is not None:
-        template = program.templates[step.regex]
+    text = step.regex or step.grammar
+    if text is not None:
+        template = program.templates[text]
     elif step.schema_ is not None:
         compiled = program.values[step.schema_.node]
         template = compiled.template if isinstance(compiled, Rendered) else None
