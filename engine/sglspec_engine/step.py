@@ -73,8 +73,9 @@ def _forward(rows: list[Row], model: ModelRunner, metrics: Metrics) -> list[Tens
     attention: list[AttentionRow] = []
     for row in rows:
         length = row.work.lease.length
-        attention.append(AttentionRow(row.work.lease, len(ids), len(row.ids)))
-        positions += range(length, length + len(row.ids))
+        tree = row.work.tree(len(row.ids))
+        attention.append(AttentionRow(row.work.lease, len(ids), len(row.ids), tree))
+        positions += range(length, length + len(row.ids)) if tree is None else (int(at) for at in tree.positions)
         ids += row.ids
         keep += range(len(ids) - row.wanted, len(ids))
     began = time.perf_counter()

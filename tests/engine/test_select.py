@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sglspec_engine.sched.trie import build_trie
 from sglspec_engine.select import combine, split_choices
-from sglspec_engine.types import EngineError, Method, TextSegment
+from sglspec_engine.types import EngineError, Method, Scores, TextSegment
 from tests.engine import tiny
-from tests.engine.drive import Oracle, collect, ids_of, running
+from tests.engine.drive import Oracle, collect, ids_of, running, until_forwards
 
 CASES = [
     ("The answer is", [" yes", " no", " perhaps so", " not at all likely"]),
@@ -23,13 +27,16 @@ CASES = [
 ]
 
 
-def brute(oracle: Oracle, context: str, choices: list[str]) -> list[list[float]]:
+def brute(oracle: Oracle, context: str, choices: Sequence[str]) -> list[list[float]]:
     """Log-probabilities of each choice's own tokens by full forwards over the text with the choice."""
-    encoded = [oracle.vocabulary.encode([context + choice]) for choice in choices]
-    shared = 0
-    while all(len(ids) > shared + 1 for ids in encoded) and len({ids[shared] for ids in encoded}) == 1:
-        shared += 1
-    return [oracle.logprobs(ids)[shared - 1 :] for ids in encoded]
+    encode = oracle.vocabulary.encode
+    before, encoded = encode([context]), [encode([context + choice]) for choice in choices]
+    boundary = 0
+    while len(before) > boundary and {before[boundary]} == {
+        ids[boundary] if len(ids) > boundary + 1 else -1 for ids in encoded
+    }:
+        boundary += 1
+    return [oracle.logprobs(ids)[boundary - 1 :] for ids in encoded]
 
 
 @pytest.mark.parametrize(("context", "choices"), CASES)
@@ -55,22 +62,104 @@ async def test_equals_full_forwards(tiny_llama: Path, context: str, choices: lis
 
 
 async def test_the_context_is_computed_once_and_choices_in_one_step(tiny_llama: Path) -> None:
+    text = "one two three four five six seven. "
+    choices = [f"choice number {word}" for word in ("one", "two", "three", "four", "five")]
     async with running(tiny_llama) as engine:
         session = engine.open()
-        await session.extend([TextSegment("one two three four five six seven. ")])
-        choices = [f"choice number {word}" for word in ("one", "two", "three", "four", "five")]
+        await session.extend([TextSegment(text)])
         scores = await session.score(choices, "sum")
-        assert engine.metrics.forwards == 2
-        assert engine.metrics.embedded_tokens == scores.usage.computed_tokens
-        again = await session.score(choices, "sum")
-        assert again.scores == scores.scores
-        assert again.usage.reused_tokens == again.usage.prompt_tokens
-        assert engine.metrics.forwards == 3
-        # The choice joins the pending text, as if it had been written.
+        encoded = [engine.vocabulary.encode([text + choice]) for choice in choices]
+        distinct = {tuple(ids[: i + 1]) for ids in encoded for i in range(len(ids) - 1)}
+        assert engine.metrics.forwards == 1
+        assert engine.metrics.embedded_tokens == scores.usage.computed_tokens == len(distinct)
+        # The choice joins the pending text, as if it had been written, and is not computed again.
         await session.extend([TextSegment(choices[scores.index])])
-        straight = engine.open()
-        await straight.extend([TextSegment("one two three four five six seven. " + choices[scores.index])])
-        assert ids_of(session) == ids_of(straight)
+        assert ids_of(session) == encoded[scores.index]
+        finish, _ = await collect(session, max_tokens=1)
+        assert finish.usage.computed_tokens == 1
+        # What was computed for the others is gone.
+        assert engine.pool.cached_bytes == 0
+        assert engine.pool.arena.used <= len(encoded[scores.index]) + 32
+
+
+async def test_a_context_that_was_computed_is_not_computed_again(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("one two three four five six seven.")])
+        first, second = await session.fork(2)
+        before = engine.metrics.embedded_tokens
+        scores = await first.score([" a", " b"], "sum")
+        assert scores.usage.reused_tokens == scores.usage.prompt_tokens == len(ids_of(session))
+        assert scores.usage.computed_tokens == engine.metrics.embedded_tokens - before == 0
+        scores = await second.score([" a b", " b"], "sum")
+        assert scores.usage.computed_tokens == engine.metrics.embedded_tokens - before == 1
+        assert second.usage == scores.usage
+
+
+@pytest.mark.parametrize("settings", [{}, {"step_tokens": 5}, {"step_logits": 1}, {"prefix_cache": False}])
+async def test_a_trie_may_be_cut_anywhere(tiny_llama: Path, settings: dict[str, Any]) -> None:
+    """Nothing is computed twice, whatever a step has room for."""
+    text, oracle = "They sat at the table and", Oracle(tiny_llama)
+    rng = random.Random(3)
+    choices = [" " + " ".join(rng.choices(["red", "green", "blue"], k=rng.randint(1, 9))) for _ in range(30)]
+    own = brute(oracle, text, choices)
+    async with running(tiny_llama, debug=True, **settings) as engine:
+        session = engine.open()
+        await session.extend([TextSegment(text)])
+        scores = await session.score(choices, "sum")
+        assert scores.scores == pytest.approx([math.fsum(p) for p in own], abs=1e-4)
+        encoded = [engine.vocabulary.encode([text + choice]) for choice in choices]
+        distinct = {tuple(ids[: i + 1]) for ids in encoded for i in range(len(ids) - 1)}
+        assert engine.metrics.embedded_tokens == len(distinct)
+        assert set(session._lease.ids) <= set(encoded[scores.index])
+        await session.extend([TextSegment(choices[scores.index])])
+        prompt = ids_of(session)
+        _, tokens = await collect(session, max_tokens=5, ignore_eos=True)
+        oracle.assert_greedy(prompt, [t.id for t in tokens], banned=sorted(oracle.loaded.eos_ids))
+
+
+async def test_a_long_choice_that_loses_its_memory(tiny_llama: Path) -> None:
+    """A generation that came first takes the memory of a scoring in the middle of a choice; that goes on there."""
+    oracle = Oracle(tiny_llama)
+    text, choices = "first of all", [" " + "the same words " * 20 + end for end in ("here", "there", "nowhere at all")]
+    own = brute(oracle, text, choices)
+    async with running(tiny_llama) as engine:
+        size = engine.pool.layout.bytes_per_token
+    async with running(tiny_llama, debug=True, max_kv_bytes=150 * size, step_tokens=2) as engine:
+        writing, choosing = engine.open(), engine.open()
+        await writing.extend([TextSegment("x")])
+        await choosing.extend([TextSegment(text)])
+        task = asyncio.create_task(collect(writing, max_tokens=110, ignore_eos=True))
+        await until_forwards(engine, 2)
+        scores = await choosing.score(choices, "sum")
+        await task
+        assert engine.metrics.preempted > 0
+        assert scores.scores == pytest.approx([math.fsum(p) for p in own], abs=1e-3)
+        assert engine.usage.computed_tokens == engine.metrics.embedded_tokens
+        assert scores.usage.reused_tokens <= scores.usage.prompt_tokens == len(oracle.vocabulary.encode([text]))
+
+
+@pytest.mark.parametrize("method", ["sum", "unconditional"])
+async def test_cancelled_in_the_middle(tiny_llama: Path, method: Method) -> None:
+    async with running(tiny_llama, debug=True, step_tokens=4) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("a context of some words")])
+        choices = [f" {i} and so on, and on, and on" for i in range(40)]
+        task = asyncio.create_task(session.score(choices, method))
+        await until_forwards(engine, 12)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await session.score([" x", " y"], "sum")).usage.prompt_tokens == len(ids_of(session))
+        assert engine.metrics.cancelled == 1
+        assert session.usage.computed_tokens == engine.metrics.embedded_tokens
+        task = asyncio.create_task(session.score(choices, method))
+        await until_forwards(engine, engine.metrics.forwards + 3)
+        await session.close()
+        with pytest.raises(EngineError):
+            await task
+        await engine.check()
+        assert engine.pool.live_bytes == 0
 
 
 async def test_ties_take_the_first(tiny_llama: Path) -> None:
@@ -91,6 +180,7 @@ async def test_greedy_walks_token_by_token(tiny_llama: Path) -> None:
             session = engine.open()
             await session.extend([TextSegment(context)])
             scores = await session.score(choices, "greedy")
+            assert scores.scores == tuple(combine("greedy", *_ids_and_logprobs(scores), None))
             own = brute(oracle, context, choices)
             live = list(range(len(choices)))
             for depth in range(max(map(len, own))):
@@ -165,19 +255,72 @@ async def test_what_cannot_be_scored(tiny_llama: Path) -> None:
         assert caught.value.kind == "limit"
 
 
-def test_every_choice_has_a_token_of_its_own() -> None:
+def _ids_and_logprobs(scores: Scores) -> tuple[list[tuple[int, ...]], list[tuple[float, ...]]]:
+    ids = [tuple(id for id, _ in tokens) for tokens in scores.tokens]
+    return ids, [tuple(logprob for _, logprob in tokens) for tokens in scores.tokens]
+
+
+def test_the_context_ends_where_a_choice_changes_it() -> None:
     split = split_choices([[1, 2, 3], [1, 2, 3, 4]], [1, 2], [])
     assert (split.context, split.own) == ((1, 2), ((3,), (3, 4)))
     split = split_choices([[1, 2, 3, 4]], [1, 2], [])
     assert (split.context, split.own) == ((1, 2), ((3, 4),))
+    # One choice melts with the context's last token, so that token is scored with every choice.
+    split = split_choices([[1, 2, 3], [1, 9]], [1, 2], [])
+    assert (split.context, split.own) == ((1,), ((2, 3), (9,)))
+    # A choice that adds no token keeps the last one.
+    split = split_choices([[1, 2], [1, 2, 3]], [1, 2], [])
+    assert (split.context, split.own) == ((1,), ((2,), (2, 3)))
     with pytest.raises(EngineError):
         split_choices([[1], [2]], [], [])
 
 
-def test_combine() -> None:
-    own = [(1, 2), (1, 3), (4,)]
-    logprobs = [(-1.0, -3.0), (-1.0, -0.5), (-1.1,)]
-    assert combine("sum", own, logprobs, None) == [-4.0, -1.5, -1.1]
-    assert combine("length_normalized", own, logprobs, None) == [-2.0, -0.75, -1.1]
-    greedy = combine("greedy", own, logprobs, None)
-    assert greedy[1] > greedy[0] > greedy[2]
+def test_a_trie_has_every_beginning_once_in_preorder() -> None:
+    trie = build_trie([(7, 8, 9), (7,), (5, 7), (7, 8, 1, 2), (7, 8, 9)])
+    assert (trie.tokens, trie.parents) == ((5, 7, 8, 1), (-1, -1, 1, 2))
+    assert trie.paths == ((-1, 1, 2), (-1,), (-1, 0), (-1, 1, 2, 3), (-1, 1, 2))
+    assert trie.ancestors(3) == [1, 2]
+    rng = random.Random(0)
+    for _ in range(200):
+        many = [tuple(rng.choices(range(3), k=rng.randint(1, 6))) for _ in range(rng.randint(1, 30))]
+        trie = build_trie(many)
+        assert len(trie.tokens) == len({ids[:i] for ids in many for i in range(1, len(ids))})
+        for ids, path in zip(many, trie.paths, strict=True):
+            assert tuple(trie.tokens[node] for node in path[1:]) == ids[:-1]
+            assert len(path) < 2 or trie.ancestors(path[-1]) == list(path[1:-1])
+
+
+# Three choices of which the first two share a token, by hand: (tokens, log-probabilities), those without a context.
+OWN = [(1, 2), (1, 3), (4,)]
+LOGPROBS = [(-1.0, -3.0), (-1.0, -0.5), (-1.1,)]
+BARE = [(0.0, -6.0), (0.0, -0.25), (0.0,)]
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("sum", [-4.0, -1.5, -1.1]),
+        ("length_normalized", [-2.0, -0.75, -1.1]),
+        ("unconditional", [1.0, -0.625, -1.1]),  # ((-1 - 0) + (-3 + 6)) / 2, ((-1 - 0) + (-0.5 + 0.25)) / 2, -1.1 - 0
+        ("greedy", [1 + math.exp(-3.0), 2.0, math.exp(-1.1)]),  # -1.1 loses the first column, -3 the second
+    ],
+)
+def test_combine(method: Method, expected: list[float]) -> None:
+    assert combine(method, OWN, LOGPROBS, BARE) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "expected"),
+    [
+        # (1,) has ended after one token and goes on with its mean, -1: better than -2, worse than -0.5.
+        ([(-1.0,), (-1.0, -2.0)], [2.0, 1 + math.exp(-2.0)]),
+        ([(-1.0,), (-1.0, -0.5)], [1 + math.exp(-1.0), 2.0]),
+        # The means tie in every column: both keep up to the end.
+        ([(-1.0,), (-1.0, -1.0)], [2.0, 2.0]),
+        # Certain tokens still rank below a choice that keeps up.
+        ([(-0.0, -0.1), (-0.0, -0.0)], [1 + math.exp(-0.1), 2.0]),
+    ],
+)
+def test_a_choice_that_begins_another_one(logprobs: list[tuple[float, ...]], expected: list[float]) -> None:
+    own = [tuple(range(1, len(p) + 1)) for p in logprobs]
+    assert combine("greedy", own, logprobs, None) == pytest.approx(expected, abs=1e-12)

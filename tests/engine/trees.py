@@ -7,7 +7,7 @@ import random
 import torch
 from hypothesis import strategies as st
 
-from sglspec_engine.attention.base import Attention, AttentionOptions, AttentionPlan, AttentionRow
+from sglspec_engine.attention.base import Attention, AttentionOptions, AttentionPlan, AttentionRow, Tree
 from sglspec_engine.attention.reference import ReferenceAttention
 from sglspec_engine.kv.arena import KVLayout, LayerShape
 from sglspec_engine.kv.lease import Lease
@@ -53,9 +53,24 @@ def random_rows(leases: list[Lease], rng: random.Random) -> tuple[AttentionRow, 
     for lease in rng.sample(leases, rng.randint(1, len(leases))):
         count = rng.choice([1, 1, 1, 2, 7, 40])
         lease.reserve(count)
-        rows.append(AttentionRow(lease, start, count))
+        rows.append(AttentionRow(lease, start, count, random_tree(lease.length, count, rng)))
         start += count
     return tuple(rows)
+
+
+def random_tree(length: int, count: int, rng: random.Random) -> Tree | None:
+    """Tokens each of which follows one before it, or the lease's end, or a token of the lease."""
+    if rng.random() < 0.6:
+        return None
+    positions, reach = torch.zeros(count, dtype=torch.long), torch.zeros(count, dtype=torch.long)
+    seen = torch.eye(count, dtype=torch.bool)
+    for i in range(count):
+        parent = rng.choice([i - 1, rng.randrange(i)]) if i and rng.random() < 0.8 else None
+        reach[i] = reach[parent] if parent is not None else rng.choice([length, rng.randint(0, length)])
+        positions[i] = positions[parent] + 1 if parent is not None else reach[i]
+        if parent is not None:
+            seen[i] |= seen[parent]
+    return Tree(positions, reach, seen)
 
 
 OPTIONS = st.builds(

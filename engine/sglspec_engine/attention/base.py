@@ -10,13 +10,28 @@ from torch import Tensor
 from sglspec_engine.kv.lease import Lease
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """How a row's tokens depend on each other where they do not simply follow one another. All on the CPU.
+
+    positions: theirs [n]. reach: how many of the lease's tokens each one follows [n]. seen: which tokens of the row
+    each one sees, itself included (bool [n, n]).
+    """
+
+    positions: Tensor
+    reach: Tensor
+    seen: Tensor
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionRow:
-    """Tokens `start` to `start + count` of the packed input continue `lease`, whose length is their first position."""
+    """Tokens `start` to `start + count` of the packed input continue `lease`, whose length is their first position.
+    With a `tree` they continue it in several ways at once."""
 
     lease: Lease
     start: int
     count: int
+    tree: Tree | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,5 +63,6 @@ class Attention(Protocol):
         self, layer: int, query: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, options: AttentionOptions
     ) -> Tensor:
         """Write keys [kv heads, T, key_dim] and values [kv heads, T, value_dim] to the rows' leases, then attend with
-        query [heads, T, key_dim], causally within each lease. Returns [T, heads, value_dim] in query's dtype."""
+        query [heads, T, key_dim], causally within each lease or as a row's tree says. Returns [T, heads, value_dim] in
+        query's dtype."""
         ...

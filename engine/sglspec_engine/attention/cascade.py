@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sglspec_engine.attention.base import AttentionPlan, AttentionRow
+from sglspec_engine.attention.base import AttentionPlan, AttentionRow, Tree
 from sglspec_engine.kv.radix import Node
 
 _SHORT = 128
@@ -23,12 +23,20 @@ _FEW = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Mask:
+    """What n queries see of a segment's slots, bool [n, length], and the positions of what those hold [length]."""
+
+    seen: Tensor
+    positions: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """Slots `first` to `first + length`, which hold the tokens from `position` on.
 
     queries: the readers, as indices into the packed input. at: their positions [n]. causal: the slots are the
-    readers' own tokens, so each sees those up to itself; otherwise all precede all readers. part: where the result
-    goes; no query has two segments with the same part.
+    readers' own tokens, so each sees those up to itself; otherwise all precede all readers, unless a `mask` says what
+    each one sees. part: where the result goes; no query has two segments with the same part.
     """
 
     first: int
@@ -38,6 +46,7 @@ class Segment:
     at: Tensor
     causal: bool
     part: int
+    mask: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,13 +76,15 @@ class Cascade:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Slots in a row with the rows that read them, in packed order; `causal` as in `Segment`."""
+    """Slots in a row with the rows that read them, in packed order; `causal` as in `Segment`. tree: that of the only
+    reader, whose own tokens these are."""
 
     first: int
     length: int
     position: int
     rows: list[int]
     causal: bool = False
+    tree: Tree | None = None
 
 
 def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
@@ -81,7 +92,7 @@ def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
     runs = _shared_runs(plan.rows)
     for index, row in enumerate(plan.rows):
         _add_tail(runs, index, row)
-    lone = [len(run.rows) == 1 and run.length <= _SHORT and plan.rows[run.rows[0]].count == 1 for run in runs]
+    lone = [len(run.rows) == 1 and run.length <= _SHORT and _single(plan.rows[run.rows[0]]) for run in runs]
     gathering = sum(lone) >= _FEW
     parts = [0] * len(plan.rows)
     segments: list[Segment] = []
@@ -91,8 +102,10 @@ def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
             gather.setdefault(run.rows[0], []).append(run)
         else:
             part = _next_part(parts, run.rows)
-            queries, at = _queries([plan.rows[i] for i in run.rows], device)
-            segments.append(Segment(run.first, run.length, run.position, queries, at, run.causal, part))
+            readers = [plan.rows[i] for i in run.rows]
+            queries, at = _queries(readers, device)
+            mask = _mask(run, readers, device)
+            segments.append(Segment(run.first, run.length, run.position, queries, at, run.causal, part, mask))
     gathered = None
     if gather:
         gathered = _gathered(dict(sorted(gather.items())), plan.rows, _next_part(parts, list(gather)), device)
@@ -121,19 +134,39 @@ def _shared_runs(rows: Sequence[AttentionRow]) -> list[_Run]:
 
 def _add_tail(runs: list[_Run], index: int, row: AttentionRow) -> None:
     """Add a row's tail and its new tokens. A single new token is the last of what it sees; several see each other
-    causally, so they are a run of their own."""
+    causally or as a tree, so they are a run of their own."""
     tail = row.lease.tail
     assert tail is not None
     old = row.lease.tail_length
-    seen = old + (1 if row.count == 1 else 0)
+    seen = old + (1 if _single(row) else 0)
     if seen:
         before = next((r for r in reversed(runs) if index in r.rows), None)
         if before is not None and before.rows == [index] and before.first + before.length == tail.start:
             before.length += seen
         else:
             runs.append(_Run(tail.start, seen, row.lease.length - old, [index]))
-    if row.count > 1:
-        runs.append(_Run(tail.start + old, row.count, row.lease.length, [index], causal=True))
+    if not _single(row):
+        runs.append(_Run(tail.start + old, row.count, row.lease.length, [index], row.tree is None, row.tree))
+
+
+def _single(row: AttentionRow) -> bool:
+    """Whether the row is one token that follows its lease."""
+    return row.count == 1 and row.tree is None
+
+
+def _mask(run: _Run, rows: Sequence[AttentionRow], device: torch.device) -> Mask | None:
+    """What the readers of a run see of it, where that is not all of it: tokens of a tree branch off within it, or
+    before it, or are the run."""
+    if run.tree is not None:
+        return Mask(run.tree.seen.to(device), run.tree.positions.to(device))
+    end = run.position + run.length
+    if run.causal or all(row.tree is None or int(row.tree.reach.min()) >= end for row in rows):
+        return None
+    reach = torch.cat(
+        [torch.full((r.count,), r.lease.length + r.count) if r.tree is None else r.tree.reach for r in rows]
+    )
+    positions = torch.arange(run.position, end, device=device)
+    return Mask(positions < reach.to(device)[:, None], positions)
 
 
 def _next_part(parts: list[int], rows: Sequence[int]) -> int:
@@ -145,11 +178,17 @@ def _next_part(parts: list[int], rows: Sequence[int]) -> int:
 
 def _queries(rows: Sequence[AttentionRow], device: torch.device) -> tuple[slice | Tensor, Tensor]:
     """The packed indices of rows, as a slice where they lie together, and the positions of their tokens."""
-    at = torch.cat([torch.arange(r.lease.length, r.lease.length + r.count, device=device) for r in rows])
+    at = torch.cat([_positions(row, device) for row in rows])
     first, last = rows[0].start, rows[-1].start + rows[-1].count
     if last - first == len(at):
         return slice(first, last), at
     return torch.cat([torch.arange(r.start, r.start + r.count, device=device) for r in rows]), at
+
+
+def _positions(row: AttentionRow, device: torch.device) -> Tensor:
+    if row.tree is not None:
+        return row.tree.positions.to(device)
+    return torch.arange(row.lease.length, row.lease.length + row.count, device=device)
 
 
 def _gathered(

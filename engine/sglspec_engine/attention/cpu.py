@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sglspec_engine.attention.base import AttentionOptions, AttentionPlan
-from sglspec_engine.attention.cascade import Cascade, Gathered, Segment, cascade
+from sglspec_engine.attention.cascade import Cascade, Gathered, Mask, Segment, cascade
 from sglspec_engine.kv.arena import Arena
 
 _Pair = tuple[Tensor, Tensor]
@@ -82,6 +82,8 @@ def _merge(query: Tensor, found: Cascade, layer: _Layer) -> Tensor:
 
 def _segment(query: Tensor, segment: Segment, layer: _Layer) -> _Pair | None:
     """query [heads, n, key_dim] over one segment; None where the window leaves nothing of it."""
+    if segment.mask is not None:
+        return _masked(query, segment, segment.mask, layer)
     window = layer.options.window
     skip = 0 if window is None else max(0, int(segment.at.min()) - window + 1 - segment.position)
     if skip >= segment.length:
@@ -96,6 +98,22 @@ def _segment(query: Tensor, segment: Segment, layer: _Layer) -> _Pair | None:
     if cut or segment.causal:
         at = torch.arange(position, position + keys.shape[1], device=query.device)[None, :]
         mask = _visible(at, segment.at[:, None], window)
+    return _plain(query, keys, values, layer, mask)
+
+
+def _masked(query: Tensor, segment: Segment, what: Mask, layer: _Layer) -> _Pair:
+    """query [heads, n, key_dim] over a segment of which each sees what a mask says."""
+    window = layer.options.window
+    mask = what.seen if window is None else what.seen & (what.positions > segment.at[:, None] - window)
+    slots = slice(segment.first, segment.first + segment.length)
+    keys, values = layer.keys[:, slots], layer.values[:, slots]
+    # The kernel has no answer for a query that sees nothing.
+    if layer.options.softcap is None and _flash_applies(query, values) and bool(mask.any(dim=1).all()):
+        added = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, float("-inf"))
+        out, lse = _FLASH(
+            query[None], keys[None], values[None], 0.0, False, attn_mask=added[None, None], scale=layer.options.scaling
+        )
+        return out[0], lse[0]
     return _plain(query, keys, values, layer, mask)
 
 

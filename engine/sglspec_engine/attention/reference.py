@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from sglspec_engine.attention.base import AttentionOptions, AttentionPlan, AttentionRow
+from sglspec_engine.attention.base import AttentionOptions, AttentionPlan, AttentionRow, Tree
 
 
 class ReferenceAttention:
@@ -27,7 +27,7 @@ class ReferenceAttention:
 def _attend(layer: int, query: Tensor, row: AttentionRow, options: AttentionOptions) -> Tensor:
     """query [heads, n, dim] over one lease; returns [n, heads, value_dim]."""
     views = row.lease.views(layer, row.count)
-    if options.window is not None and row.count == 1:
+    if options.window is not None and row.count == 1 and row.tree is None:
         views = _last(views, options.window)
     keys = views[0][0] if len(views) == 1 else torch.cat([k for k, _ in views], dim=1)
     values = views[0][1] if len(views) == 1 else torch.cat([v for _, v in views], dim=1)
@@ -35,7 +35,10 @@ def _attend(layer: int, query: Tensor, row: AttentionRow, options: AttentionOpti
     kv_heads = keys.shape[0]
     # Query heads that share a key head become more rows of it: [kv heads, group * n, dim].
     grouped = query.reshape(kv_heads, heads // kv_heads * count, dim)
-    mask = _mask(count, keys.shape[1], options.window, query.device)
+    if row.tree is None:
+        mask = _mask(count, keys.shape[1], options.window, query.device)
+    else:
+        mask = _tree_mask(row.tree, row.lease.length, options.window).to(query.device)
     if mask is not None:
         mask = mask.repeat(heads // kv_heads, 1)
     if options.softcap is None and options.sinks is None:
@@ -67,6 +70,13 @@ def _mask(count: int, total: int, window: int | None, device: torch.device) -> T
     key = torch.arange(total, device=device)[None, :]
     seen = key <= at
     return seen if window is None else seen & (key > at - window)
+
+
+def _tree_mask(tree: Tree, length: int, window: int | None) -> Tensor:
+    """The same for a row of a tree, after `length` tokens of its lease."""
+    before = torch.arange(length)
+    seen = torch.cat([before < tree.reach[:, None], tree.seen], dim=1)
+    return seen if window is None else seen & (torch.cat([before, tree.positions]) > tree.positions[:, None] - window)
 
 
 def _explicit(

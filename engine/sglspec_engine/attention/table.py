@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -50,8 +50,18 @@ class Batch:
     mask: Tensor | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reader:
+    """Packed tokens `start` to `start + count`, one after the other, and what the last of them sees, in order."""
+
+    start: int
+    count: int
+    slots: _Slots
+
+
 class Table:
-    """The slots of one plan. Leases must not change while it is used.
+    """The slots of one plan. Leases must not change while it is used. Below, a row of a tree is several rows: its
+    chains of tokens, each with all that they follow.
 
     What a window hides from all of a row's queries is not listed, so what is listed ends with the row's own tokens but
     need not begin with the context's first.
@@ -60,9 +70,8 @@ class Table:
     def __init__(self, plan: AttentionPlan, device: torch.device) -> None:
         self.plan = plan
         self._device = device
-        self._read = [_row_slots(row) for row in plan.rows]
-        written = [slots[-row.count :] for slots, row in zip(self._read, plan.rows, strict=True)]
-        self._written = self._tensor(np.concatenate(written))
+        self._readers = [reader for row in plan.rows for reader in _readers(row)]
+        self._written = self._tensor(np.concatenate([_row_slots(row)[-row.count :] for row in plan.rows]))
         self._packed: dict[int | None, Packed] = {}
         self._batches: dict[int | None, list[Batch]] = {}
 
@@ -80,7 +89,7 @@ class Table:
         """See `Packed`."""
         if window not in self._packed:
             read = self._visible(window)
-            counts = [row.count for row in self.plan.rows]
+            counts = [reader.count for reader in self._readers]
             lengths = [len(slots) for slots in read]
             slots = self._tensor(np.concatenate(read))
             self._packed[window] = Packed(slots, _ends(counts), _ends(lengths), max(counts), max(lengths))
@@ -91,21 +100,21 @@ class Table:
         if window not in self._batches:
             read = self._visible(window)
             alike: dict[tuple[int, int], list[int]] = {}
-            for i, row in enumerate(self.plan.rows):
-                alike.setdefault((row.count, len(read[i]).bit_length()), []).append(i)
+            for i, reader in enumerate(self._readers):
+                alike.setdefault((reader.count, len(read[i]).bit_length()), []).append(i)
             self._batches[window] = [self._batch(rows, read, window) for rows in alike.values()]
         return self._batches[window]
 
     def _visible(self, window: int | None) -> list[_Slots]:
         if window is None:
-            return self._read
-        return [slots[-(window + row.count - 1) :] for slots, row in zip(self._read, self.plan.rows, strict=True)]
+            return [reader.slots for reader in self._readers]
+        return [reader.slots[-(window + reader.count - 1) :] for reader in self._readers]
 
     def _batch(self, rows: Sequence[int], read: Sequence[_Slots], window: int | None) -> Batch:
-        count = self.plan.rows[rows[0]].count
+        count = self._readers[rows[0]].count
         lengths = np.array([len(read[i]) for i in rows])
         slots = np.stack([np.pad(read[i], (0, int(lengths.max()) - len(read[i])), mode="edge") for i in rows])
-        starts = np.array([self.plan.rows[i].start for i in rows])
+        starts = np.array([self._readers[i].start for i in rows])
         tokens = (starts[:, None] + np.arange(count)).reshape(-1)
         mask = None
         if count > 1 or lengths.min() < lengths.max():
@@ -135,6 +144,20 @@ class Tables:
 def gather(store: Tensor, slots: Tensor) -> Tensor:
     """Keys or values of `slots` [n], copied from one layer's `store` [kv heads, slots, dim]: [n, kv heads, dim]."""
     return store.transpose(0, 1).index_select(0, slots)
+
+
+def _readers(row: AttentionRow) -> list[_Reader]:
+    """A row, or the chains of its tree."""
+    slots, tree = _row_slots(row), row.tree
+    if tree is None:
+        return [_Reader(row.start, row.count, slots)]
+    seen, reach = tree.seen.numpy(), tree.reach.numpy()
+    starts = [i for i in range(row.count) if not i or not seen[i, i - 1]]
+    old, new = slots[: -row.count], slots[-row.count :]
+    return [
+        _Reader(row.start + start, end - start, np.concatenate([old[: reach[start]], new[seen[end - 1]]]))
+        for start, end in pairwise([*starts, row.count])
+    ]
 
 
 def _row_slots(row: AttentionRow) -> _Slots:

@@ -10,7 +10,7 @@ from one step to the next.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -130,6 +130,11 @@ class Arena:
         for tensor in (*self.keys, *self.values):
             old = tensor[:, source.start : source.start + length]
             tensor[:, target.start : target.start + length] = old.clone()
+
+    def gather(self, slots: Sequence[int], start: int) -> None:
+        """Copy tokens from `slots` to the slots from `start` on."""
+        for tensor in (*self.keys, *self.values):
+            tensor[:, start : start + len(slots)] = tensor[:, slots]
 
     def join(self, first: Span, second: Span) -> bool:
         """Make `second` the end of `first`, where it lies right behind it."""

@@ -131,18 +131,25 @@ class Lease:
         if length == self.length:
             return
         self.logits = None
-        if self.random_from is not None and length <= self.random_from:
-            self.random_from = None
         del self.ids[length:]
         self._tail_length = max(0, length - self.node.end)
         if self._tail_length == 0:
             self._drop_tail()
-        node = self.node
-        while node.parent is not None and node.start >= length:
-            node = node.parent
-        if node.end > length:
-            node = self.pool.tree.split(node, length - node.start)
-        self._move(node)
+        self._climb(length)
+
+    def graft(self, length: int, ids: Sequence[int], offsets: Sequence[int]) -> None:
+        """Keep the first `length` tokens, then count `ids`: some of the tokens that were written behind the present
+        end, `offsets` from there. What else was written is given up."""
+        self.logits = None
+        kept = max(0, length - self.node.end)
+        if ids:
+            assert self.tail is not None
+            end = self.tail.start + self._tail_length
+            self.pool.arena.gather([end + offset for offset in offsets], self.tail.start + kept)
+        self.ids[length:] = ids
+        self._tail_length = kept + len(ids)
+        self._climb(length)
+        self.trim(_CHUNK if self._tail_length else 0)
 
     def adopt(self, ids: Sequence[int]) -> int:
         """Go on with what the tree has of `ids`, which begin with all of this lease's. Returns the tokens gained."""
@@ -164,19 +171,36 @@ class Lease:
         if self.tail is None or not self._tail_length:
             self._drop_tail()
             return
-        tree, tail = self.pool.tree, self.tail
-        rest = self.ids[self.node.end :]
-        node = tree.descend(self.node, self.ids)
+        tail, self.tail, self._tail_length = self.tail, None, 0
+        self.pool.arena.shrink(tail, len(self.ids) - self.node.end)
+        self._hand_over(tail)
+
+    def publish_only(self, length: int) -> None:
+        """Publish the first `length` tokens. What was written behind them stays where it is, in the tail."""
+        count = length - self.node.end
+        if count <= 0:
+            return
+        assert self.tail is not None and count <= self._tail_length
+        if count == self.tail.length:
+            self.publish()
+            return
+        self._tail_length -= count
+        self._hand_over(self.pool.arena.split(self.tail, count))
+
+    def _hand_over(self, span: Span) -> None:
+        """Give the tree the tokens behind the node, which are in `span`, except those that it has."""
+        tree = self.pool.tree
+        end = self.node.end + span.length
+        new = self.ids[self.node.end : end]
+        node = tree.descend(self.node, self.ids[:end])
         known = node.end - self.node.end
-        self.tail, self._tail_length = None, 0
-        if known == len(rest):
-            self.pool.arena.release(tail)
+        if known == len(new):
+            self.pool.arena.release(span)
         else:
-            self.pool.arena.shrink(tail, len(rest))
             if known:
-                self.pool.arena.release(self.pool.arena.split(tail, known))
+                self.pool.arena.release(self.pool.arena.split(span, known))
             transient = self.pool.hints and self.random_from is not None and node.end >= self.random_from
-            node = tree.insert(node, rest[known:], tail, transient=transient)
+            node = tree.insert(node, new[known:], span, transient=transient)
         self._move(node)
 
     def fork(self) -> Lease:
@@ -241,6 +265,17 @@ class Lease:
         assert self.node.end + self._tail_length == len(self.ids)
         assert self._tail_length <= (self.tail.length if self.tail is not None else 0)
         assert self._open or not (self.ids or self.tail)
+
+    def _climb(self, length: int) -> None:
+        """Go up to the node that ends with the first `length` tokens, or before; what followed is gone."""
+        if self.random_from is not None and length <= self.random_from:
+            self.random_from = None
+        node = self.node
+        while node.parent is not None and node.start >= length:
+            node = node.parent
+        if node.end > length:
+            node = self.pool.tree.split(node, length - node.start)
+        self._move(node)
 
     def _move(self, node: Node) -> None:
         """Lock `node` in place of the present one."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from sglspec_engine.attention.base import Tree
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.radix import common_prefix
 from sglspec_engine.reply import Cancelled
@@ -62,10 +63,13 @@ class Work:
         when that is reached: from then on others may go on from there."""
         before = self.lease.length <= self.wanted_from
         self.lease.append(ids)
-        self.computed += len(ids)
-        self._reached = max(self._reached, self.lease.length)
+        self._count(len(ids))
         if before and self.lease.length > self.wanted_from:
             self.lease.publish()
+
+    def _count(self, tokens: int) -> None:
+        self.computed += tokens
+        self._reached = max(self._reached, self.lease.length)
 
     @property
     def bound(self) -> int:
@@ -81,6 +85,10 @@ class Work:
     def todo(self) -> int:
         """Tokens left to compute."""
         return len(self.known) - self.lease.length
+
+    def tree(self, count: int) -> Tree | None:
+        """How the next `count` tokens depend on each other, None where each follows the one before."""
+        return None
 
     def take(self, logits: Tensor) -> list[Work]:
         """Consume logits [n, vocabulary] of the next wanted positions, in order. Returns the works that go on:
