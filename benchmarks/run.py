@@ -104,7 +104,7 @@ def _once(system: System, case: Case, timing: Timing) -> Answer | None:
 def _compare(answers: list[tuple[System, Answer]], timings: dict[str, Timing], result: Result) -> None:
     """Count equal streams. The reference is the first exact system that is not ours, else the first exact one."""
     exact = [pair for pair in answers if pair[0].exact]
-    foreign = [pair for pair in exact if not isinstance(pair[0], engine.Ours)]
+    foreign = [pair for pair in exact if not isinstance(pair[0], engine.Ours | engine.OneByOne)]
     if not exact:
         return
     reference, expected = (foreign or exact)[0]
@@ -149,9 +149,8 @@ def _number(value: float | int) -> str:
 
 
 def _systems(path: Path, options: argparse.Namespace) -> list[System]:
-    systems: list[System] = [
-        engine.Ours(path, weights=weights, threads=options.threads) for weights in options.weights.split(",")
-    ]
+    ours = [engine.Ours(path, weights=weights, threads=options.threads) for weights in options.weights.split(",")]
+    systems: list[System] = [*ours, engine.OneByOne(ours[0])]
     if not options.no_peers:
         systems += transformers_generate.load(path)
         systems += llama_cpp.load(options.gguf, options.threads)

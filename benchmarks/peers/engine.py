@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.peers.base import System
 from benchmarks.workloads.base import Answer, Case
+from benchmarks.workloads.select import Choosing
 from sglspec_engine.engine import Engine
 
 
@@ -31,7 +32,24 @@ class Ours(System):
         facts = {"computed": after.embedded_tokens - before.embedded_tokens, "overhead": 1 - inside / seconds}
         return Answer(answer.outputs, {**facts, **answer.facts})
 
+    def one_by_one(self, case: Choosing) -> Answer:
+        """Answer a case choice by choice."""
+        return self._runner.run(case.one_by_one(self.engine))
+
     def close(self) -> None:
         """End the engine."""
         self._runner.run(self.engine.close())
         self._runner.close()
+
+
+class OneByOne(System):
+    """The same engine, asked for the choices of one row one after the other."""
+
+    def __init__(self, ours: Ours) -> None:
+        self._ours = ours
+        self.name = f"{ours.name}, one by one"
+        self.exact = ours.exact
+
+    def run(self, case: Case) -> Answer | None:
+        """See `System.run`."""
+        return self._ours.one_by_one(case) if isinstance(case, Choosing) and len(case.contexts) == 1 else None

@@ -21,7 +21,7 @@ from benchmarks.workloads.base import Answer, Case, Generation, Ids
 from benchmarks.workloads.select import Choosing
 
 _BATCH = 2048
-_SEQUENCES = 40
+_SEQUENCES = 64
 
 Item = tuple[int, int, int, bool]
 """token, position, sequence, whether its logits are wanted"""

@@ -32,7 +32,7 @@ class Transformers(System):
     def run(self, case: Case) -> Answer | None:
         """See `System.run`."""
         if isinstance(case, Choosing):
-            return _choose(self._model, case) if self._mode == "prefix copied" else None
+            return self._choose(case)
         if not isinstance(case, Generation):
             return None
         alone, alike = len(case.prompts) == 1, len({len(prompt) for prompt in case.prompts}) == 1
@@ -49,6 +49,12 @@ class Transformers(System):
             cache.batch_repeat_interleave(len(case.prompts))
             found = self._generate(list(case.prompts), case.new, past_key_values=cache)
         return Answer(tuple(found))
+
+    def _choose(self, case: Choosing) -> Answer | None:
+        if self._mode == "prefix copied":
+            return _choose_batched(self._model, case)
+        alone = self._mode == "one by one" and len(case.contexts) == 1
+        return _choose_one_by_one(self._model, case) if alone else None
 
     def _generate(self, prompts: list[Ids], new: int, **more: Any) -> list[Ids]:
         ids = torch.tensor(prompts)
@@ -85,7 +91,20 @@ def _read(model: Any, ids: Ids) -> Any:
     return cache
 
 
-def _choose(model: Any, case: Choosing) -> Answer:
+def _choose_one_by_one(model: Any, case: Choosing) -> Answer:
+    """Each choice with its whole context."""
+    picks: list[Ids] = []
+    for context, choices in zip(case.contexts, case.choice_ids, strict=True):
+        means: list[float] = []
+        for choice in choices:
+            out = model(torch.tensor([context + choice]), use_cache=False, logits_to_keep=len(choice) + 1)
+            table = out.logits[0, :-1].float().log_softmax(-1)
+            means.append(float(table[range(len(choice)), list(choice)].mean()))
+        picks.append((means.index(max(means)),))
+    return Answer(tuple(picks))
+
+
+def _choose_batched(model: Any, case: Choosing) -> Answer:
     """The prefix once, then for each row all choices as one batch, each with the row's own context."""
     prefix = _read(model, case.contexts[0][: case.shared])
     picks: list[Ids] = []

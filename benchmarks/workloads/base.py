@@ -90,9 +90,9 @@ class Workload(ABC):
         """The `variant`-th variant; `quick` a smaller one."""
 
 
-_NAMES = ("Anna", "Boris", "Clara", "David", "Elena", "Felix", "Greta", "Hugo", "Irene", "Jonas", "Karin", "Lukas")
+NAMES = ("Anna", "Boris", "Clara", "David", "Elena", "Felix", "Greta", "Hugo", "Irene", "Jonas", "Karin", "Lukas")
 _PLACES = ("the harbour", "the old library", "a mountain village", "the train station", "the market square")
-_VERBS = ("repaired", "painted", "described", "measured", "carried", "cleaned", "collected", "studied", "opened")
+VERBS = ("repaired", "painted", "described", "measured", "carried", "cleaned", "collected", "studied", "opened")
 _THINGS = ("a wooden boat", "three red lamps", "the broken clock", "a box of letters", "two heavy baskets")
 _TIMES = ("in the early morning", "after the long winter", "before the storm came", "late on Tuesday")
 
@@ -126,7 +126,7 @@ class Texts:
 
 def sentence(source: random.Random) -> str:
     """One plain sentence."""
-    who, did, what = source.choice(_NAMES), source.choice(_VERBS), source.choice(_THINGS)
+    who, did, what = source.choice(NAMES), source.choice(VERBS), source.choice(_THINGS)
     return f"{who} {did} {what} at {source.choice(_PLACES)} {source.choice(_TIMES)}."
 
 

@@ -93,7 +93,7 @@ async def run_select(frame: Frame, step: Select) -> None:
         await frame.extend([TextSegment(chosen, origin)], step.verb_node)
     rows = [
         {"choice": choice, "score": score, "probability": probability}
-        for choice, score, probability in zip(choices, scores.scores, scores.probabilities, strict=False)
+        for choice, score, probability in zip(choices, scores.scores, scores.probabilities, strict=True)
     ]
     meta = {"index": scores.index, "scores": rows}
     frame.emit("selected", step.verb_node, name=label_of(step), text=chosen, **meta)
