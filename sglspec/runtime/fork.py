@@ -188,7 +188,7 @@ class Join:
                 frame.tasks = group
                 with suppress(NextRound):
                     await self.run_steps(frame, branch.steps)
-                if self.step.join != "concat":
+                if self.step.join not in ("concat", "concat_kv"):
                     frame.session.retire()
             await frame.scope.all_ready()
             await frame.close_joins()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,25 @@ async def until_forwards(engine: Engine, count: int) -> None:
     """Wait until the model has run `count` times."""
     while engine.metrics.forwards < count:  # noqa: ASYNC110 (the engine's thread counts, it signals no one)
         await asyncio.sleep(0.001)
+
+
+async def together(engine: Engine, *works: Awaitable[object]) -> list[asyncio.Task[object]]:
+    """Start works that are all in the queue, in order, before the first step."""
+    gate = threading.Event()
+
+    def hold() -> None:
+        gate.wait()
+
+    async def run(work: Awaitable[object]) -> object:
+        return await work
+
+    holding = asyncio.create_task(engine.call(hold))
+    tasks = [asyncio.create_task(run(work)) for work in works]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gate.set()
+    await holding
+    return tasks
 
 
 def turn(text: str, role: Any = "user") -> list[Segment]:

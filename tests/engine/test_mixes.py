@@ -13,7 +13,7 @@ import pytest
 from sglspec_engine.engine import Engine
 from sglspec_engine.session import Session
 from sglspec_engine.types import EngineError, GenRequest, TextSegment
-from tests.engine.drive import Oracle, collect, ids_of, running
+from tests.engine.drive import Oracle, collect, ids_of, running, together
 
 TEXT = "the quick brown fox jumps over the lazy dog and then some more of the same text again"
 WORDS = TEXT.split()
@@ -163,7 +163,7 @@ async def test_two_with_the_same_new_prefix_compute_it_once(tiny_llama: Path) ->
             for i, session in enumerate(sessions):
                 await session.extend([TextSegment(f"{STARTS[2]} {STARTS[1]} {i}")])
             whole = len(ids_of(sessions[0]))
-            await asyncio.gather(*(checked(s, oracle, 6) for s in sessions))
+            await asyncio.gather(*(await together(engine, *(checked(s, oracle, 6) for s in sessions))))
             assert engine.metrics.embedded_tokens <= whole + 4 * (3 + 6)
             assert engine.metrics.deferred == 3
 

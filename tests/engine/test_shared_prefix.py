@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from sglspec_engine.engine import Engine
 from sglspec_engine.model.adapter import ModelRunner
 from sglspec_engine.session import Session
 from sglspec_engine.types import EngineError, GenRequest, TextSegment
-from tests.engine.drive import Oracle, collect, ids_of, running, until_forwards
+from tests.engine.drive import Oracle, collect, ids_of, running, together, until_forwards
 
 PREFIX = "Shared. " + " ".join(random.Random(4).choices(["one", "two", "three", "four", "five", "six", "seven"], k=60))
 FIRST_STEPS = 3
@@ -27,25 +26,6 @@ async def sessions(engine: Engine, count: int) -> list[Session]:
     for i, session in enumerate(found):
         await session.extend([TextSegment(f"{PREFIX} {i}")])
     return found
-
-
-async def together(engine: Engine, *works: Awaitable[object]) -> list[asyncio.Task[object]]:
-    """Start works that are all in the queue, in order, before the first step."""
-    gate = threading.Event()
-
-    def hold() -> None:
-        gate.wait()
-
-    async def run(work: Awaitable[object]) -> object:
-        return await work
-
-    holding = asyncio.create_task(engine.call(hold))
-    tasks = [asyncio.create_task(run(work)) for work in works]
-    for _ in range(3):
-        await asyncio.sleep(0)
-    gate.set()
-    await holding
-    return tasks
 
 
 async def checked(oracle: Oracle, session: Session, count: int = 6) -> int:
