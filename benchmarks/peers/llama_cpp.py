@@ -33,6 +33,8 @@ class LlamaCpp(System):
     def __init__(self, gguf: Path, threads: int | None) -> None:
         self._c: Any = importlib.import_module("llama_cpp")
         self.name = f"llama.cpp {self._c.__version__}, {gguf.stem.rsplit('.', 1)[-1]}"
+        self._silence = self._c.llama_log_callback(lambda level, text, data: None)  # kept as long as it may be called
+        self._c.llama_log_set(self._silence, None)
         self._c.llama_backend_init()
         self._model = self._c.llama_model_load_from_file(str(gguf).encode(), self._c.llama_model_default_params())
         options = self._c.llama_context_default_params()
