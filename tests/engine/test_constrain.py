@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
+import threading
+import weakref
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -263,3 +267,28 @@ async def test_compiled_grammars_are_kept_and_forgotten(tiny_llama: Path) -> Non
         grammars.compile("start: /b/")
         grammars.compile("start: /c/")
         assert grammars.compile("start: /a/") is not first
+
+
+async def test_a_grammar_that_is_kept_keeps_no_request(tiny_llama: Path) -> None:
+    """Requests that waited for its compilation are gone once their sessions are."""
+    async with running(tiny_llama) as engine:
+        go_on = threading.Event()
+        compile = engine._grammars._compile
+
+        def slowly(grammar: str):
+            assert go_on.wait(20)
+            return compile(grammar)
+
+        with mock.patch.object(engine._grammars, "_compile", slowly):
+            session = engine.open()
+            await session.extend([TextSegment("a")])
+            done = asyncio.create_task(collect(session, grammar="start: /[a-z]{3}/"))
+            while not engine._loop._waiting:  # noqa: ASYNC110 (the engine's thread signals no one)
+                await asyncio.sleep(0.001)
+            go_on.set()
+            await done
+        await session.close()
+        left = weakref.ref(session)
+        del session, done
+        gc.collect()
+        assert left() is None

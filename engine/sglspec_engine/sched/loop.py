@@ -107,9 +107,9 @@ class Loop:
 
     def add_constrained(self, work: Generation, grammar: Future[GrammarConstraint], timeout: float) -> None:
         """Take a generation in once its grammar is compiled; fail it if that takes longer than `timeout` seconds."""
-        waiting = _Waiting(work, grammar, time.monotonic() + timeout)
-        self._waiting.append(waiting)
-        grammar.add_done_callback(lambda _: self.post(lambda: self._compiled(waiting), lambda _: None))
+        self._waiting.append(_Waiting(work, grammar, time.monotonic() + timeout))
+        # A grammar that is kept keeps its callbacks, too, so they must not know the work.
+        grammar.add_done_callback(lambda _: self.post(self._take_compiled, lambda _: None))
 
     def cancel(self, work: Cancellable) -> None:
         """End what a caller left."""
@@ -168,17 +168,16 @@ class Loop:
             self._metrics.failed += 1
             waiting.work.fail(EngineError("constraint", "the grammar took too long to compile"))
 
-    def _compiled(self, waiting: _Waiting) -> None:
-        if waiting not in self._waiting:
-            return
-        self._waiting.remove(waiting)
-        try:
-            constraint = waiting.grammar.result().copy()
-            waiting.work.constrain(constraint)
-            self.add(waiting.work)
-        except Exception as error:
-            self._metrics.failed += 1
-            waiting.work.fail(as_engine_error(error))
+    def _take_compiled(self) -> None:
+        """Take in those whose grammar is there."""
+        for waiting in [w for w in self._waiting if w.grammar.done()]:
+            self._waiting.remove(waiting)
+            try:
+                waiting.work.constrain(waiting.grammar.result().copy())
+                self.add(waiting.work)
+            except Exception as error:
+                self._metrics.failed += 1
+                waiting.work.fail(as_engine_error(error))
 
     def _stop(self) -> None:
         self._stopped = True
