@@ -15,6 +15,8 @@ import torch
 from sglspec_engine.config import EngineConfig
 from sglspec_engine.engine import Engine
 from sglspec_engine.model.load import load_model
+from sglspec_engine.sched.generation import Generation
+from sglspec_engine.select import Scoring
 from sglspec_engine.session import Session
 from sglspec_engine.types import Finish, GenRequest, RoleClose, RoleOpen, Segment, TextSegment, Token
 
@@ -81,6 +83,22 @@ async def together(engine: Engine, *works: Awaitable[object]) -> list[asyncio.Ta
     gate.set()
     await holding
     return tasks
+
+
+def doing(engine: Engine, work: Any) -> str:
+    """What a request is doing, in one word. On the engine's thread."""
+    scheduler = engine._loop._scheduler
+    if any(waiting.work is work for waiting in engine._loop._waiting):
+        return "compiling"
+    if isinstance(work, Scoring):
+        return "scoring" if work._branches else "reading"
+    if work in scheduler._waiting:
+        return "preempted" if work.preempted else "queued"
+    if work not in scheduler._running:
+        return "arriving"
+    if isinstance(work, Generation):
+        return "decoding" if work._tokens else "prefilling"
+    return "forking"
 
 
 def turn(text: str, role: Any = "user") -> list[Segment]:
