@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-CONTEXT = 900
+CONTEXT = 2400
 """Tokens that a context may hold, for these programs."""
 
 TEXT = "the quick brown fox jumps over a lazy dog and then some more of that same text again 7 times é 世界"
@@ -37,7 +37,7 @@ class Case:
 def case(rng: random.Random) -> Case:
     """A program. One in five fails on purpose."""
     fault = rng.choice(FAULTS) if rng.random() < 0.2 else None
-    writer = _Writer(rng, fault)
+    writer = _Writer(rng, fault, rng.randint(0, 1))
     start = rng.choice(STARTS)
     if rng.random() < 0.3:
         steps = [{"user": start}, {"gen": "opening", "max_tokens": 3}, *writer.turns(0, ["opening"])]
@@ -53,10 +53,13 @@ def case(rng: random.Random) -> Case:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes steps. fault: the failing step that is still to be put somewhere. names: how many were used."""
+    """Writes steps. fault: the failing step that is still to be put somewhere. joined: how deep the forks lie that
+    may be joined by concatenation; on one level only, so that contexts do not grow beyond the model. names: how many
+    were used."""
 
     rng: random.Random
     fault: str | None
+    joined: int
     names: int = 0
     limits: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -166,7 +169,7 @@ class _Writer:
                 step |= {"fork": self.name(), "in": ["one", "two", "three"]}
             step["do"] = inside(depth + 1, own)
             bound = own[len(seen) :]
-        if rng.random() < 0.3:
+        if depth == self.joined and rng.random() < 0.5:
             step["join"] = "concat"
         step["on_error"] = rng.choice(["fail", "skip", "keep"])
         if rng.random() < 0.2:
