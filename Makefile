@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup model editor demo test unit bench conformance lint fmt schema clean
+.PHONY: help setup model editor demo test unit bench conformance soak lint fmt schema clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -52,6 +52,9 @@ bench: setup model ## time the engine beside other systems, in ratios; some with
 
 conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA); some with ARGS="--every 10"
 	@$(BIN)/python -m benchmarks.constraints --model $(MODEL) $(ARGS)
+
+soak: $(STAMP) ## random programs with random cancels, watched for what they leave; longer with ARGS="--seconds 600"
+	@$(BIN)/python -m tests.soak.run $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import directions
 	$(BIN)/ruff check .

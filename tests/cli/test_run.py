@@ -344,3 +344,12 @@ def test_branches_come_as_blocks(process, write):
     ):
         block = f"┌ branch {number} of 3: {topic}\n│ user\n│ One tip on {topic}.\n│\n│ assistant\n│ {tip}\n└"
         assert block in done.out
+
+
+def test_a_text_that_is_too_long_for_the_model(cli, write, tiny_llama):
+    write("long.yaml", "sglspec: v1\ninputs: {big: string}\nsteps:\n  - '{{ big }}'\n  - gen: x\n")
+    done = cli("run", "long.yaml", "--model", str(tiny_llama), "--set", "big=" + "word " * 600)
+    assert done.code == 4
+    assert "error S712: The context has " in done.err
+    assert "long.yaml:5:" in done.err
+    assert "Traceback" not in done.err
