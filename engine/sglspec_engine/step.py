@@ -115,6 +115,8 @@ def _commit_row(row: Row, logits: Tensor | EngineError) -> list[Work]:
         raise logits
     if work.closed:
         return []
+    if len(logits) and bool(logits.max().isnan()):  # the largest is NaN where any is; its place would be a token
+        raise EngineError("internal", "the model's result is not a number")
     if row.ids:
         work.advance(row.ids)
         if row.wanted:
