@@ -21,7 +21,7 @@ from sglspec_engine.kv.lease import Lease
 from sglspec_engine.session import Session
 from sglspec_engine.step import StepPlan
 from sglspec_engine.types import TextSegment
-from tests.engine.drive import collect, doing, ids_of, running
+from tests.engine.drive import Oracle, collect, doing, ids_of, running
 
 PROMPT = "the quick brown fox jumps over the lazy dog and then some more of the same text again"
 
@@ -210,13 +210,15 @@ async def test_nothing_is_computed_for_who_has_left(
             bystander = begin(collect(other, max_tokens=400, ignore_eos=True))
             await steps.begun(1)
             session, task = await scene(engine, steps)
-            before = len(steps.leases)
+            before, context = len(steps.leases), ids_of(session)
             task.cancel()
             await asyncio.sleep(0)  # the request's own code hears of it and tells the engine
             await steps.go_on()
             await asyncio.wait([task], timeout=20)
             assert task.cancelled(), "the outcome is there while the next step is held"
             assert steps.cancelled_in == [state]
+            kept = ids_of(session)
+            assert kept[: len(context)] == context and (kept == context or state in ("decoding", "preempted"))
             closed = begin(session.close())
             await steps.go_on(closed.done)
             computed_for = set().union(*steps.leases[before:])
@@ -253,4 +255,31 @@ async def test_a_compilation_is_not_waited_for(tiny_llama: Path) -> None:
         assert len(finish.text) == 3
         assert engine.metrics.cancelled == 1
         await session.close()
+        assert engine.pool.live_leases == 0
+
+
+@pytest.mark.parametrize("grammar", [None, 'start: "the answer is " /[a-z]{90}/'])
+async def test_whoever_is_left_at_any_step_leaves_only_what_is_right(grammar: str | None, tiny_llama: Path) -> None:
+    """A prompt in chunks, then tokens, forced ones among them: left after every number of steps. What stays in the
+    context and in the cache is what a full forward gives."""
+    oracle = Oracle(tiny_llama)
+    async with running(tiny_llama, debug=True, step_tokens=8) as engine:
+        for count in range(1, 12):
+            async with Steps(engine).held() as steps:
+                session = await opened(engine, f"{PROMPT} {count}" if count % 2 else PROMPT)
+                task = begin(collect(session, max_tokens=90, grammar=grammar, ignore_eos=True))
+                await steps.begun(1)
+                for _ in range(count - 1):
+                    await steps.go_on()
+                task.cancel()
+                await asyncio.sleep(0)
+                steps.release()
+                await asyncio.wait([task])
+            held = ids_of(session)
+            assert max(held) < engine.vocabulary.size
+            _, tokens = await collect(session, max_tokens=6, ignore_eos=True)
+            oracle.assert_greedy(held, [t.id for t in tokens], banned=sorted(oracle.loaded.eos_ids))
+            oracle.assert_logprobs(held, tokens)
+            await session.close()
+        assert engine.metrics.cancelled > 6
         assert engine.pool.live_leases == 0

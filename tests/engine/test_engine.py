@@ -185,6 +185,34 @@ async def test_a_defect_in_one_row_does_not_touch_the_others(tiny_llama: Path) -
         assert "ZeroDivisionError" in str(results[1])
 
 
+async def test_no_token_comes_from_what_is_no_number(tiny_llama: Path) -> None:
+    """One row's NaN fails that request, whatever it is, and nobody takes up what was computed for it."""
+    async with running(tiny_llama) as engine:
+        good, bad, scored = engine.open(), engine.open(), engine.open()
+        for session in (good, bad, scored):
+            await session.extend([TextSegment("abc")])
+        real = engine._runner.forward
+
+        def broken(ids, positions, plan, keep):
+            logits = real(ids, positions, plan, keep).clone()
+            for i, row in enumerate(plan.rows):
+                if row.lease is not good._lease:
+                    logits[i, 7] = float("nan")
+            return logits
+
+        with mock.patch.object(engine._runner, "forward", broken):
+            requests = (collect(good, max_tokens=4), collect(bad, max_tokens=4), scored.score([" a", " b"], "sum"))
+            results = await asyncio.gather(*requests, return_exceptions=True)
+        assert not isinstance(results[0], BaseException)
+        for error in results[1:]:
+            assert isinstance(error, EngineError)
+            assert error.kind == "internal" and "not a number" in str(error)
+        await collect(bad, max_tokens=4)
+        for session in (good, bad, scored):
+            await session.close()
+        assert engine.pool.live_leases == 0
+
+
 async def test_closing_the_engine_fails_what_is_pending(tiny_llama: Path) -> None:
     engine = Engine.load(tiny_llama)
     session, idle = engine.open(), engine.open()

@@ -7,12 +7,14 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from sglspec_engine.engine import Engine
 from sglspec_engine.session import Session
-from sglspec_engine.types import EngineError, GenRequest, TextSegment
+from sglspec_engine.step import StepPlan
+from sglspec_engine.types import EngineError, GenRequest, Sampling, TextSegment
 from tests.engine.drive import Oracle, collect, ids_of, running, together
 
 TEXT = "the quick brown fox jumps over the lazy dog and then some more of the same text again"
@@ -181,3 +183,46 @@ async def test_many_with_random_cancels(tiny_llama: Path) -> None:
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [r for r in results if r is not None and not isinstance(r, asyncio.CancelledError)] == []
         await engine.check()
+
+
+async def test_memory_that_is_lost_at_every_other_step_changes_nothing(tiny_llama: Path) -> None:
+    """Every running request loses what it has computed again and again, in the middle of whatever it is doing."""
+    oracle = Oracle(tiny_llama)
+    grammar = 'start: "the answer is " /[a-z]{4}/ " and no more"'
+
+    async def run(engine: Engine) -> list[Any]:
+        sessions = [engine.open() for _ in range(4)]
+        for i, session in enumerate(sessions):
+            await session.extend([TextSegment(f"{i} " + STARTS[0])])
+        prompts = [ids_of(session) for session in sessions]
+        done = await asyncio.gather(
+            collect(sessions[0], max_tokens=12, ignore_eos=True),
+            collect(sessions[1], max_tokens=12, ignore_eos=True, noise_key=3, sampling=Sampling(temperature=1.0)),
+            collect(sessions[2], max_tokens=40, grammar=grammar),
+            sessions[3].score([" fox jumps over", " lazy dog", " fox"], "unconditional"),
+        )
+        oracle.assert_greedy(prompts[0], [t.id for t in done[0][1]], banned=sorted(oracle.loaded.eos_ids))
+        for prompt, (finish, tokens) in zip(prompts, done[:3], strict=False):
+            assert finish.usage.generated_tokens == len(tokens)
+            oracle.assert_logprobs(prompt, tokens)
+        for session in sessions:
+            await session.close()
+        return [[t.id for t in tokens] for _, tokens in done[:3]] + [[round(s, 4) for s in done[3].scores]]
+
+    async with running(tiny_llama, debug=True) as engine:
+        undisturbed = await run(engine)
+    async with running(tiny_llama, debug=True) as engine:
+        scheduler = engine._loop._scheduler
+        plan, calls = scheduler.plan, iter(range(10**6))
+
+        def losing() -> StepPlan:
+            if next(calls) % 2:
+                for work in list(scheduler._running):
+                    scheduler._preempt(work)
+                engine.pool.tree.evict(engine.pool.tree.cached)
+            return plan()
+
+        with mock.patch.object(scheduler, "plan", losing):
+            disturbed = await run(engine)
+        assert engine.metrics.preempted > 10
+    assert disturbed == undisturbed
