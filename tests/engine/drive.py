@@ -91,7 +91,7 @@ def doing(engine: Engine, work: Any) -> str:
     if any(waiting.work is work for waiting in engine._loop._waiting):
         return "compiling"
     if isinstance(work, Scoring):
-        return "scoring" if work._branches else "reading"
+        return "scoring"
     if work in scheduler._waiting:
         return "preempted" if work.preempted else "queued"
     if work not in scheduler._running:

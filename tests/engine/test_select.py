@@ -324,3 +324,29 @@ def test_combine(method: Method, expected: list[float]) -> None:
 def test_a_choice_that_begins_another_one(logprobs: list[tuple[float, ...]], expected: list[float]) -> None:
     own = [tuple(range(1, len(p) + 1)) for p in logprobs]
     assert combine("greedy", own, logprobs, None) == pytest.approx(expected, abs=1e-12)
+
+
+def test_combine() -> None:
+    own = [(1, 2), (1, 3), (4,)]
+    logprobs = [(-1.0, -3.0), (-1.0, -0.5), (-1.1,)]
+    assert combine("sum", own, logprobs, None) == [-4.0, -1.5, -1.1]
+    assert combine("length_normalized", own, logprobs, None) == [-2.0, -0.75, -1.1]
+    greedy = combine("greedy", own, logprobs, None)
+    assert greedy[1] > greedy[0] > greedy[2]
+
+
+async def test_tokens_that_choices_share_count_the_same_for_all(tiny_llama: Path) -> None:
+    """Whatever else is in the step: else the last bits of a row would decide a walk from token to token."""
+    async with running(tiny_llama) as engine:
+        for i in range(20):
+            session, others = engine.open(), [engine.open() for _ in range(i % 7)]
+            await session.extend([TextSegment(f"number {i} the quick")])
+            for n, other in enumerate(others):
+                await other.extend([TextSegment(f"other {n} {i} " * (n + 1))])
+            beside = [asyncio.create_task(collect(other, max_tokens=3)) for other in others]
+            scores = await session.score([" jumps fox", " jumps of", " lazy"], "greedy")
+            await asyncio.gather(*beside)
+            fox, of = scores.tokens[:2]
+            shared = next(n for n, (a, b) in enumerate(zip(fox, of, strict=False)) if a[0] != b[0])
+            assert shared > 3
+            assert fox[:shared] == of[:shared]
