@@ -326,15 +326,6 @@ def test_a_choice_that_begins_another_one(logprobs: list[tuple[float, ...]], exp
     assert combine("greedy", own, logprobs, None) == pytest.approx(expected, abs=1e-12)
 
 
-def test_combine() -> None:
-    own = [(1, 2), (1, 3), (4,)]
-    logprobs = [(-1.0, -3.0), (-1.0, -0.5), (-1.1,)]
-    assert combine("sum", own, logprobs, None) == [-4.0, -1.5, -1.1]
-    assert combine("length_normalized", own, logprobs, None) == [-2.0, -0.75, -1.1]
-    greedy = combine("greedy", own, logprobs, None)
-    assert greedy[1] > greedy[0] > greedy[2]
-
-
 async def test_tokens_that_choices_share_count_the_same_for_all(tiny_llama: Path) -> None:
     """Whatever else is in the step: else the last bits of a row would decide a walk from token to token."""
     async with running(tiny_llama) as engine:

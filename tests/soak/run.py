@@ -286,7 +286,9 @@ def _state(engine: Engine) -> str:
     lines = [f"free {pool.arena.free}, cached {pool.tree.cached}, locked {pool.tree.locked}, leases {pool.live_leases}"]
     for kind, works in (("running", scheduler._running), ("waiting", scheduler._waiting)):
         for work in works:
-            lines.append(f"{kind} {type(work).__name__} {work.lease.length}/{len(work.known)} waited {work.waited}")
+            lines.append(
+                f"{kind} {type(work).__name__} {work.lease.length}/{len(work.known)} overtaken {work.overtaken}"
+            )
     lines += [f"compiling until {waiting.deadline}" for waiting in engine._loop._waiting]
     for task in asyncio.all_tasks():
         lines += [f"{task.get_name()} in {frame.f_code.co_qualname}:{frame.f_lineno}" for frame in task.get_stack()]
