@@ -94,6 +94,13 @@ class Context:
                 found = found.splice(found.encode(vocabulary), kept)
         return found
 
+    def become(self, entries: Sequence[Entry], vocabulary: Vocabulary) -> Context:
+        """The context with this history. Nothing is encoded again where the history only goes on."""
+        have = len(self.log)
+        if tuple(entries[:have]) == self.log:
+            return self.replay(entries[have:], vocabulary)
+        return Context().replay(entries, vocabulary)
+
     def text(self, vocabulary: Vocabulary) -> str:
         """The context as text; control tokens by their names, broken UTF-8 replaced."""
         raw = b"".join(_entry_bytes(entry, vocabulary) for entry in self.log)

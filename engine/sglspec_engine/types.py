@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Origin = Literal["scaffold", "author", "input", "generated", "tool"]
+Origin = Literal["scaffold", "author", "input", "generated", "thinking", "tool"]
+"""`thinking`: generated before an answer, and gone once the message is finished."""
 Role = Literal["system", "user", "assistant"]
 Method = Literal["length_normalized", "greedy", "unconditional", "sum"]
 FinishReason = Literal["stop", "end", "length", "constraint"]
