@@ -310,6 +310,7 @@ class Session:
         if self._talk is not None:
             self._talk, self._role = self._talk.end(), None
             return
+        self._context = self._context.without_thinking(self._engine.vocabulary)
         if chat.trims(self._role)[1]:
             self._context = _trim_right(self._context)
         self._context = self._context.write(_scaffold(chat.close(self._role)))
@@ -369,7 +370,12 @@ class Session:
             return
         if committed.tokens or committed.rest:
             before = len(self._context.log)
-            self._context = self._context.seal(committed.prompt, committed.tokens, committed.rest)
+            tokens, thought = committed.tokens, committed.thought
+            if thought and self._role is None:  # without messages there is no turn to keep the thinking for
+                tokens, thought = tokens[thought:], 0
+                if self._lease.length > len(committed.prompt):
+                    self._lease.truncate(len(committed.prompt))
+            self._context = self._context.seal(committed.prompt, tokens, committed.rest, thought)
             self._bare = False
             if self._talk is not None:
                 self._talk = self._talk.write(self._context.log[before:])
