@@ -187,6 +187,9 @@ class Session:
             talk = self._talk or Conversation()
             for branch in branches:
                 base = branch._base_talk or Conversation()
+                if branch._talk is None and not branch._context.empty:
+                    message = "with this model's chat template branches begin all with a system message, or none does"
+                    raise EngineError("template", message)
                 talk = talk.join(branch._talk or base, base)
             self._render(talk)
             return

@@ -344,3 +344,15 @@ def test_branches_come_as_blocks(process, write):
     ):
         block = f"┌ branch {number} of 3: {topic}\n│ user\n│ One tip on {topic}.\n│\n│ assistant\n│ {tip}\n└"
         assert block in done.out
+
+
+def test_thinking_is_shown_in_events_only(cli, write):
+    text = steps("- 'Q: '", "- {gen: a, reasoning: qwen3}")
+    replies = 'a: "<think>so many</think>four"\n'
+    assert run_text(cli, write, text, replies=replies).out == "four\n"
+    assert "many" not in run_text(cli, write, text, "--stream", "text", replies=replies).out
+    lines = run_text(cli, write, text, "--stream", "events", replies=replies).out.splitlines()
+    thinking = [json.loads(line) for line in lines if '"thinking"' in line]
+    assert [event["text"] for event in thinking] == ["so many"]
+    result = json.loads(run_text(cli, write, text, "--json", replies=replies).out)
+    assert result["meta"]["a"]["reasoning"] == "so many"

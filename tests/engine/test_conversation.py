@@ -11,7 +11,7 @@ import pytest
 from sglspec_engine.types import EngineError, Role, RoleClose, RoleOpen, TextSegment
 from tests.engine import tiny
 from tests.engine.drive import Oracle, collect, ids_of, running, turn
-from tests.engine.templates import ANEW, write
+from tests.engine.templates import ANEW, TOKENS, write
 
 CONTENTS = ["Hello!", " two\n\nlines ", "\nnaïve 😀", "x"]
 
@@ -31,15 +31,17 @@ def expected(folder: Path, messages: list[tuple[Role, str]], *, generate: bool) 
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-@pytest.mark.parametrize("name", sorted(ANEW))
+@pytest.mark.parametrize("name", sorted(TOKENS))
 async def test_every_turn_is_what_the_template_writes(tmp_path: Path, name: str) -> None:
     path = model(tmp_path, name)
     oracle = Oracle(path)
     source = random.Random(name)
     async with running(path) as engine:
         session = engine.open()
-        messages: list[tuple[Role, str]] = [("system", source.choice(CONTENTS))]
-        await session.extend(turn(messages[0][1], "system"))
+        messages: list[tuple[Role, str]] = []
+        if "system" in engine.chat.roles:
+            messages = [("system", source.choice(CONTENTS))]
+            await session.extend(turn(messages[0][1], "system"))
         for _ in range(3):
             messages.append(("user", source.choice(CONTENTS)))
             await session.extend(turn(messages[-1][1]))
@@ -134,6 +136,30 @@ async def test_what_the_template_refuses(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="in messages only"):
             await session.extend([TextSegment("stray")])
         await session.extend(turn("Hello.", "assistant"))
+
+
+MERGES = (
+    "{% set rules = messages[0].content ~ '\n\n' if messages[0].role == 'system' else '' %}"
+    "{% for m in (messages[1:] if rules else messages) %}"
+    "{{ '<|im_start|>' ~ m.role ~ '\n' ~ (rules if loop.first else '') ~ m.content ~ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+async def test_only_conversations_with_a_merged_system_message_are_written_anew(tmp_path: Path) -> None:
+    path = tiny.build(tmp_path)
+    tiny.write_tokenizer(path, template=MERGES)
+    async with running(path) as engine:
+        session = engine.open()
+        branches = await session.fork(2)
+        await branches[0].extend([*turn("Rules.", "system"), *turn("One?"), *turn("Two.", "assistant")])
+        await branches[1].extend([*turn("Three?"), *turn("Again?"), *turn("Four.", "assistant")])
+        assert branches[0].text().startswith("<|im_start|>user\nRules.\n\nOne?<|im_end|>")
+        with pytest.raises(EngineError, match="or none does"):
+            await session.concat(branches, "concat")
+        assert session.text() == ""
+        await session.concat(branches[:1], "concat")
+        assert session.text() == branches[0].text()
 
 
 async def test_content_is_data(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sglspec_engine.text.jinja import Refused, Renderer
 from sglspec_engine.types import EngineError, Role
@@ -18,6 +19,7 @@ from sglspec_engine.types import EngineError, Role
 _MARK = re.compile(r"Qx(\d+)content\1xQ")
 # Around the marks, to see what is stripped. The counts of line breaks differ so that no two outcomes look the same.
 _LEFT, _RIGHT = "\n\n\x0c", "\x0b\n"
+_KEPT_LAYOUTS = 128
 _PROBES = ("<tool_call>{}</tool_call>", "{{ x }} {% y %} & < > \" '", "<b>A</b>  c", "<think>a</think>b", "a</think>b")
 _CHECKED: tuple[tuple[tuple[Role, ...], bool], ...] = (
     (("user",), False),
@@ -57,11 +59,15 @@ class Layouts:
     def __init__(self, renderer: Renderer) -> None:
         """Raises EngineError("template") with the reason for a template that cannot be used so either."""
         self._renderer = renderer
+        # While a message is written piece by piece, and in branches, the same layout is asked for again and again.
+        self._known = lru_cache(_KEPT_LAYOUTS)(self._render)
         for roles, generate in _CHECKED:
             self.of(roles, generate=generate)
-        self._check_contents(("user",))
-        self._check_contents(("user", "assistant"))
+        self._check_contents(("user",), 0)
+        self._check_contents(("user", "assistant"), 1)
         self._system = self._takes_system()
+        if self._system:
+            self._check_contents(("system", "user"), 0)
         self.roles: frozenset[Role] = frozenset(("user", "assistant", *(("system",) if self._system else ())))
 
     def of(self, roles: Sequence[Role], *, generate: bool = False) -> Layout:
@@ -98,6 +104,9 @@ class Layouts:
         return [*self.of(roles[:-1], generate=True), Slot(len(roles) - 1)]
 
     def _try(self, roles: Sequence[Role], generate: bool) -> Layout | Refused:
+        return self._known(tuple(roles), generate)
+
+    def _render(self, roles: tuple[Role, ...], generate: bool) -> Layout | Refused:
         try:
             plain = _split(self._renderer.render(_marked(roles, "", ""), generate=generate))
             padded = _split(self._renderer.render(_marked(roles, _LEFT, _RIGHT), generate=generate))
@@ -112,17 +121,17 @@ class Layouts:
         found = self._try(("system", "user"), True)
         return not isinstance(found, Refused) and _holds(found, 0)
 
-    def _check_contents(self, roles: Sequence[Role]) -> None:
-        """Contents are left as they are, but that a reply's thinking may be dropped."""
-        before = _marked(roles[:-1], "", "")
-        role = roles[-1]
+    def _check_contents(self, roles: Sequence[Role], index: int) -> None:
+        """The content of a message is left as it is, but that a reply's thinking may be dropped."""
+        messages = _marked(roles, "", "")
+        role = roles[index]
         for probe in _PROBES[: 3 if role == "assistant" else None]:
             try:
-                marked = self._renderer.render(_marked(roles, "", ""))
-                shown = self._renderer.render([*before, (role, probe)])
+                marked = self._renderer.render(messages)
+                shown = self._renderer.render([*messages[:index], (role, probe), *messages[index + 1 :]])
             except Refused as refused:
                 raise EngineError("template", f"the chat template refuses an ordinary content: {refused}") from None
-            if shown != marked.replace(_mark(len(roles) - 1), probe):
+            if shown != marked.replace(_mark(index), probe):
                 raise EngineError(
                     "template", f"the chat template rewrites the content of {role} messages (tried {probe!r})"
                 )
