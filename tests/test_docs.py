@@ -21,7 +21,7 @@ from sglspec.diagnostics.codes import CODES
 from sglspec.diagnostics.render import render_text
 from sglspec.document import bounds
 from sglspec.document.load import keys_of
-from sglspec.document.model import NOT_YET_OPTIONS, VERBS, Decl, Limits, Sampling, Spec
+from sglspec.document.model import VERBS, Decl, Limits, Sampling, Spec
 from sglspec.document.read import source_from_text
 from sglspec.expressions import LIBRARY, SCOPE_FUNCTIONS, TESTS
 from sglspec.expressions.function import Function
@@ -109,11 +109,10 @@ def test_a_verb_has_a_section_with_an_example(name: str):
         keys_of(Limits),
         keys_of(Sampling),
         [key for verb in VERBS.values() for key in keys_of(verb.model)],
-        list(NOT_YET_OPTIONS),
         list(Result("succeeded").as_dict()),
         sorted({code[:2] + "xx" for code in CODES if code[0] == "S"}),
     ],
-    ids=["top level", "declarations", "limits", "sampling", "keys of steps", "not yet", "results", "families"],
+    ids=["top level", "declarations", "limits", "sampling", "keys of steps", "results", "families"],
 )
 def test_every_key_is_in_the_page(names: list[str]):
     assert [name for name in names if not re.search(rf"`{re.escape(name)}[`:]", LANGUAGE)] == []

@@ -64,14 +64,16 @@ class Context:
             return list(self.ids)
         return [*self.ids, *vocabulary.encode(parts, after="text" if self.ids else "start")]
 
-    def seal(self, prompt: Sequence[int], sampled: Sequence[int], rest: str = "") -> Context:
-        """With `sampled` after `prompt` (what `encode` gave), then `rest`: generated text whose tokens were cut.
+    def seal(self, prompt: Sequence[int], sampled: Sequence[int], rest: str = "", thought: int = 0) -> Context:
+        """With `sampled` after `prompt` (what `encode` gave), then `rest`: generated text whose tokens were cut. The
+        first `thought` tokens are thinking.
 
         Where nothing sampled remains, nothing is sealed: pending text stays text, and `rest` joins it.
         """
         found = self
         if sampled:
-            found = Context((*prompt, *sampled), (), (*self.log, Sampled(tuple(sampled))))
+            runs = Sampled(tuple(sampled[:thought]), "thinking"), Sampled(tuple(sampled[thought:]))
+            found = Context((*prompt, *sampled), (), (*self.log, *(run for run in runs if run.ids)))
         return found.write([Written(rest, "generated")])
 
     def splice(self, prompt: Sequence[int], tokens: Sequence[tuple[int, Origin]]) -> Context:
@@ -93,6 +95,18 @@ class Context:
                 kept: list[tuple[int, Origin]] = [(id, entry.origin) for id in entry.ids]
                 found = found.splice(found.encode(vocabulary), kept)
         return found
+
+    def without_thinking(self, vocabulary: Vocabulary) -> Context:
+        """The context as if only the answers had been generated."""
+        kept = [entry for entry in self.log if entry.origin != "thinking"]
+        return self if len(kept) == len(self.log) else Context().replay(kept, vocabulary)
+
+    def become(self, entries: Sequence[Entry], vocabulary: Vocabulary) -> Context:
+        """The context with this history. Nothing is encoded again where the history only goes on."""
+        have = len(self.log)
+        if tuple(entries[:have]) == self.log:
+            return self.replay(entries[have:], vocabulary)
+        return Context().replay(entries, vocabulary)
 
     def text(self, vocabulary: Vocabulary) -> str:
         """The context as text; control tokens by their names, broken UTF-8 replaced."""

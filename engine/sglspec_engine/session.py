@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sglspec_engine.agreement import Agreement
 from sglspec_engine.context import Context, Written
+from sglspec_engine.conversation import Conversation
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.rotate import Piece
 from sglspec_engine.reply import Reply, Stream
@@ -27,7 +28,6 @@ from sglspec_engine.types import (
     Method,
     Origin,
     Role,
-    RoleClose,
     RoleOpen,
     Scores,
     Segment,
@@ -56,6 +56,8 @@ class Session:
         self._role: Role | None = parent._role if parent else None
         self._bare: bool = parent._bare if parent else False
         self._lead = parent._lead if parent else 0
+        self._talk: Conversation | None = parent._talk if parent else None
+        self._base_talk = self._talk
         self._usage = Usage()
         self._running: Reply[Any] | None = None
         self._abort: Callable[[], None] = _nothing
@@ -64,7 +66,8 @@ class Session:
         self._open = True
         # _base: log entries that came from the parent. _role: the open message. _bare: nothing was added to it yet.
         # _lead: leading log entries that only the very first message or text of a context brings along. _asked: tokens
-        # that the last request went on from, or that came from the parent.
+        # that the last request went on from, or that came from the parent. _talk: the messages, where the chat template
+        # writes them anew; the context's history follows from them.
 
     @property
     def usage(self) -> Usage:
@@ -82,7 +85,7 @@ class Session:
     async def extend(self, segments: Sequence[Segment]) -> None:
         """Append text or role boundaries. Nothing is computed before the model is needed."""
         await self._settle()
-        saved = (self._context, self._role, self._bare, self._lead)
+        saved = (self._context, self._role, self._bare, self._lead, self._talk)
         try:
             for segment in segments:
                 if isinstance(segment, TextSegment):
@@ -90,9 +93,11 @@ class Session:
                 elif isinstance(segment, RoleOpen):
                     self._open_role(segment.role)
                 else:
-                    self._close_role(segment)
+                    self._close_role()
+            if self._talk is not None:
+                self._render(self._talk)
         except EngineError:
-            self._context, self._role, self._bare, self._lead = saved
+            self._context, self._role, self._bare, self._lead, self._talk = saved
             raise
 
     async def generate(self, request: GenRequest) -> AsyncGenerator[Delta, None]:
@@ -125,6 +130,8 @@ class Session:
             raise EngineError("unsupported", "there are no choices to score")
         vocabulary = self._engine.vocabulary
         base = self._started()
+        if self._talk is not None:
+            base = base.become(self._talk.entries(self._engine.chat, text=True), vocabulary)
         context = base.encode(vocabulary)
         encoded = [base.encode(vocabulary, choice) for choice in choices]
         if context and shared_length(encoded, context) < 1:
@@ -176,6 +183,16 @@ class Session:
 
     def _replay(self, branches: Sequence[Session]) -> None:
         """Write what the branches wrote."""
+        if self._talk is not None or any(branch._talk is not None for branch in branches):
+            talk = self._talk or Conversation()
+            for branch in branches:
+                base = branch._base_talk or Conversation()
+                if branch._talk is None and not branch._context.empty:
+                    message = "with this model's chat template branches begin all with a system message, or none does"
+                    raise EngineError("template", message)
+                talk = talk.join(branch._talk or base, base)
+            self._render(talk)
+            return
         found = self._context
         for branch in branches:
             # A first message brings BOS and the default system message along; the second of two brings none.
@@ -189,6 +206,8 @@ class Session:
         """Concatenate keys and values; see `concat`."""
         if not self._engine.joins_keys:
             raise EngineError("unsupported", "this model's keys cannot be moved to other positions")
+        if self._talk is not None or any(branch._talk is not None for branch in branches):
+            raise EngineError("unsupported", "this model's chat template writes earlier messages anew")
         pieces, found, lead = self._pieces(branches)
         if found is self._context:
             return None
@@ -261,6 +280,12 @@ class Session:
 
     def _write_text(self, segment: TextSegment) -> None:
         text = segment.text
+        if self._talk is not None:
+            if self._role is None:
+                raise EngineError("template", "with this model's chat template text stands in messages only")
+            if text:
+                self._talk = self._talk.write([Written(text, segment.origin)])
+            return
         if self._role is not None and self._bare and self._engine.chat.trims(self._role)[0]:
             text = text.lstrip()
         if not text:
@@ -270,21 +295,34 @@ class Session:
 
     def _open_role(self, role: Role) -> None:
         chat = self._engine.chat
-        first = self._context.empty
+        first = self._context.empty and self._talk is None
+        if self._talk is not None or (first and chat.anew(role)):
+            self._talk = (self._talk or Conversation()).begin(role)
+            self._role = role
+            return
         parts = chat.open(role, first=first)
         if first:
             self._lead = _lead(parts, chat.open(role, first=False)) if role != "system" else 0
         self._context = self._context.write(_scaffold(parts))
         self._role, self._bare = role, True
 
-    def _close_role(self, segment: RoleClose) -> None:
+    def _close_role(self) -> None:
         if self._role is None:
             raise EngineError("template", "no message is open")
         chat = self._engine.chat
+        if self._talk is not None:
+            self._talk, self._role = self._talk.end(), None
+            return
+        self._context = self._context.without_thinking(self._engine.vocabulary)
         if chat.trims(self._role)[1]:
             self._context = _trim_right(self._context)
         self._context = self._context.write(_scaffold(chat.close(self._role)))
         self._role, self._bare = None, False
+
+    def _render(self, talk: Conversation) -> None:
+        """Make the context's history that of messages."""
+        self._context = self._context.become(talk.entries(self._engine.chat), self._engine.vocabulary)
+        self._talk = talk
 
     def _started(self) -> Context:
         """The context, with BOS where plain text begins it."""
@@ -334,8 +372,16 @@ class Session:
         if committed is None:
             return
         if committed.tokens or committed.rest:
-            self._context = self._context.seal(committed.prompt, committed.tokens, committed.rest)
+            before = len(self._context.log)
+            tokens, thought = committed.tokens, committed.thought
+            if thought and self._role is None:  # without messages there is no turn to keep the thinking for
+                tokens, thought = tokens[thought:], 0
+                if self._lease.length > len(committed.prompt):
+                    self._lease.truncate(len(committed.prompt))
+            self._context = self._context.seal(committed.prompt, tokens, committed.rest, thought)
             self._bare = False
+            if self._talk is not None:
+                self._talk = self._talk.write(self._context.log[before:])
         self._count(committed.usage)
 
     def _count(self, usage: Usage) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Origin = Literal["scaffold", "author", "input", "generated", "tool"]
+Origin = Literal["scaffold", "author", "input", "generated", "thinking", "tool"]
+"""`thinking`: generated before an answer, and gone once the message is finished."""
 Role = Literal["system", "user", "assistant"]
 Method = Literal["length_normalized", "greedy", "unconditional", "sum"]
 FinishReason = Literal["stop", "end", "length", "constraint"]
@@ -51,6 +52,22 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoning:
+    """How a model marks the thinking before its answer.
+
+    open, close: the tags. lead, tail: what the model writes behind `open` and before `close`; gap: between `close` and
+    the answer. budget: tokens of thinking after which it is ended; None for no bound but `max_tokens`.
+    """
+
+    open: str
+    close: str
+    lead: str = ""
+    tail: str = ""
+    gap: str = ""
+    budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GenRequest:
     """Generate on a session.
 
@@ -58,6 +75,9 @@ class GenRequest:
     `noise_key` is a 64-bit number from run seed, step seed, branch path, loop rounds and attempt; together with
     the token's position in the context it fixes all randomness (results do not depend on the batch).
     `stop_patterns` are regular expressions (see `text.patterns`); the text ends where a match is first complete.
+    With `reasoning` the text begins with thinking, whose opening is written where the context does not end with it.
+    `grammar`, stops, `min_tokens` and end tokens concern the answer behind it (an end token inside it ends the thinking
+    only); `max_tokens` counts both.
     `alternatives` is how many of the likeliest tokens to report beside each token. `label` and `candidate` (which of
     how many texts for one step) are for other backends.
     """
@@ -70,6 +90,7 @@ class GenRequest:
     keep_stop: bool = False
     ignore_eos: bool = False
     grammar: str | None = None
+    reasoning: Reasoning | None = None
     sampling: Sampling = Sampling()
     noise_key: int = 0
     alternatives: int = 0
@@ -92,7 +113,8 @@ class Alternative:
 class Token:
     """One token of a generation: its id, the text it added to the value (may be "" while a character or a
     possible stop is incomplete), and its log-probability under the unmasked distribution. `forced`: the constraint left
-    no choice; `end`: it ended the text; `top`: the likeliest tokens here, the likeliest first."""
+    no choice; `end`: it ended the text; `top`: the likeliest tokens here, the likeliest first; `thinking`: it stands
+    before the answer, tags included."""
 
     id: int
     text: str
@@ -100,6 +122,7 @@ class Token:
     forced: bool = False
     end: bool = False
     top: tuple[Alternative, ...] = ()
+    thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +154,26 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class Finish:
     """How a generation ended. `text` is the whole value (stop removed unless keep_stop); `matched` the text that was
-    the stop, or the stop token's id; `ahead` the likeliest tokens that would begin a text of no tokens."""
+    the stop, or the stop token's id; `ahead` the likeliest tokens that would begin a text of no tokens; `reasoning` the
+    thinking before the text, None where none was asked for."""
 
     reason: FinishReason
     text: str
     matched: str | int | None = None
     usage: Usage = Usage()
     ahead: tuple[Alternative, ...] = ()
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
     """New text of a running generation. The last one of a stream carries `finish`, and only that one.
-    The concatenated `text` of all deltas equals `finish.text`."""
+    The concatenated `text` of all deltas equals `finish.text`, their `thinking` equals `finish.reasoning`."""
 
     text: str
     tokens: tuple[Token, ...] = ()
     finish: Finish | None = None
+    thinking: str = ""
 
 
 @dataclass(frozen=True, slots=True)

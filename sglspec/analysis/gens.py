@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sglspec.analysis import later
 from sglspec.analysis.constraints import (
     Constraint,
     ConstraintError,
@@ -18,13 +17,14 @@ from sglspec.analysis.constraints import (
     type_constraint,
 )
 from sglspec.analysis.grammar import Step as PointerStep
+from sglspec.analysis.reasoning import ReasoningError, read_reasoning
 from sglspec.analysis.regexes import stop_pattern
 from sglspec.analysis.schemas import objects_without_required
 from sglspec.analysis.types import ANY, BOOLEAN, INTEGER, NUMBER, STRING, Type, array, of_decl, of_schema
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Param, Text
 from sglspec.document.load import Document
-from sglspec.document.model import NOT_YET_OPTIONS, Gen, Sampling
+from sglspec.document.model import Gen, Sampling
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
 from sglspec.expressions import ast
 from sglspec.expressions.syntax import Template
@@ -82,11 +82,9 @@ class GenChecker:
 
     def sampling(self, options: Sampling, defaults: Sampling | None) -> None:
         """Options that are wrong together or in shape. Ranges of single numbers are the model's business."""
-        for name in NOT_YET_OPTIONS:
-            if options.node.key(name) is not None:
-                message = f"the option `{name}` is not yet in this build"
-                self.report.add(self.document.diagnostic("S220", message, options.key(name), help=later.OPTIONS[name]))
         self._token_counts(options, defaults)
+        if isinstance(options, Gen) and options.reasoning is not None:
+            self._reasoning(options, options.reasoning.node, defaults)
         self._candidates(options, defaults)
         for pattern in options.stop_regex.items if options.stop_regex is not None else ():
             self._stop_pattern(pattern)
@@ -114,6 +112,20 @@ class GenChecker:
             node = options.node.key(wanted) or options.verb_node
             message = f"at temperature 0 every text would be the same, so `{wanted}` changes nothing"
             self._sampling_fault(message, node, "Add a `temperature` above 0, for example 0.8.")
+
+    def _reasoning(self, gen: Gen, node: Node, defaults: Sampling | None) -> None:
+        try:
+            reasoning = read_reasoning(node)
+        except ReasoningError as error:
+            self._sampling_fault(error.message, error.node, error.help)
+            return
+        most = _literal(gen, defaults, "max_tokens")
+        most = DEFAULT_MAX_TOKENS if most is None else most
+        if reasoning is None or reasoning.budget is None or not isinstance(most, int):
+            return
+        if reasoning.budget >= most:
+            message = f"a `budget` of {reasoning.budget} leaves nothing of `max_tokens` ({most}) for the answer"
+            self._sampling_fault(message, find(node, ("budget",)), "Raise `max_tokens`: it counts both.")
 
     def _stop_pattern(self, pattern: Text) -> None:
         if TEMPLATE_MARK.search(pattern.source):

@@ -12,13 +12,10 @@ VERBS = {
     "video": "Describe in text what it shows: this build reads text only.",
     "scratch": "Use a fork of one named branch, whose text is dropped: `fork: {aside: [...]}`.",
 }
-OPTIONS = {
-    "reasoning": "Let the model think in a `gen` of its own, before the one for the answer.",
-}
 KEYS = {
     "use": "Write everything into this document.",
     "defs": "Write schemas and patterns where they are used. YAML repeats a part with `&name` and `*name`.",
 }
 TEXTS = "Bind the text with a `set` step: `set: {rules: Be brief.}`."
 
-__all__ = ["KEYS", "OPTIONS", "TEXTS", "VERBS"]
+__all__ = ["KEYS", "TEXTS", "VERBS"]

@@ -19,6 +19,7 @@ from sglspec.backends.base import (
     Finish,
     GenRequest,
     Method,
+    Reasoning,
     RoleClose,
     RoleOpen,
     Scores,
@@ -127,14 +128,18 @@ class ScriptedSession:
         if not isinstance(reply, str):
             text = value_to_text(reply)
             self._text += text
-            yield Delta(text, finish=ValueFinish("end", text, value=reply))
+            reasoning = None if request.reasoning is None else ""
+            yield Delta(text, finish=ValueFinish("end", text, value=reply, reasoning=reasoning))
             return
+        thinking, reply = _split(reply, request.reasoning)
         stops = (*(re.escape(stop) for stop in request.stop), *request.stop_patterns)
         held = next((found for stop in stops if (found := re.search(stop, reply))), None)
         if held is not None:
             raise EngineError("bad_reply", f"the reply for `{request.label}` holds the stop {held[0]!r}")
         self._text += reply
-        yield Delta(reply, finish=Finish("end", reply))
+        if thinking:
+            yield Delta("", thinking=thinking)
+        yield Delta(reply, finish=Finish("end", reply, reasoning=thinking))
 
     async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
         reply = value_to_text(self._script.take(label))
@@ -164,6 +169,19 @@ class ScriptedSession:
 
     async def close(self) -> None:
         return
+
+
+def _split(reply: str, reasoning: Reasoning | None) -> tuple[str | None, str]:
+    """Thinking and answer of a reply. Without tags it is all answer; the opening tag may be missing, as with models
+    whose template writes it, and without the closing one it is all thinking."""
+    if reasoning is None:
+        return None, reply
+    text = reply.lstrip()
+    opened = text.startswith(reasoning.open)
+    thinking, closed, answer = text.removeprefix(reasoning.open).partition(reasoning.close)
+    if not opened and not closed:
+        return "", reply
+    return thinking.strip(), answer.lstrip()
 
 
 def read_replies(path: Path) -> dict[str, Any]:

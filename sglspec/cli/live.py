@@ -163,6 +163,8 @@ class Live:
         match item.type:
             case "text" | "selected" | "message.opened":
                 self._status.clear()
+            case "thinking":
+                self._status.show("thinking …")
             case "delta":
                 self._status.clear()
                 self._current += item.data["text"]

@@ -89,7 +89,7 @@ CODES: dict[str, Code] = _table(
     # S6xx backends and limits
     ("S601", "unknown-backend", "An unknown backend or model reference"),
     ("S602", "missing-model", "The model is not on this machine"),
-    ("S603", "template-not-monotone", "A chat template that rewrites earlier turns"),
+    ("S603", "chat-template", "A chat template that cannot be used so"),
     ("S604", "no-chat-template", "A chat on a model without a chat template"),
     ("S605", "unsupported-model", "A model that the engine cannot run right"),
     ("S606", "capability", "The backend cannot do this"),

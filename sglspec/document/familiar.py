@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sglspec.diagnostics.suggest import nearest
-from sglspec.document.model import NOT_YET_KEYS, NOT_YET_OPTIONS, VERBS, Decl, Model
+from sglspec.document.model import NOT_YET_KEYS, VERBS, Decl, Model
 
 FAMILIAR = {
     "generate": "gen", "prompt": "user", "message": "user", "human": "user", "ai": "assistant", "bot": "assistant",
@@ -42,7 +42,7 @@ ROLES = {
 READY = tuple(verb.name for verb in VERBS.values() if verb.ready)
 """The verbs that this build runs; no message offers another one."""
 
-_NOT_YET = frozenset((*NOT_YET_OPTIONS, *NOT_YET_KEYS, "fallback"))
+_NOT_YET = frozenset((*NOT_YET_KEYS, "fallback"))
 
 
 def keys_of(model: type[Model]) -> list[str]:

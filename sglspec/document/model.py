@@ -356,7 +356,9 @@ class Gen(Sampling, Step):
     pretty: FlagField | None = Field(None, description="Indented JSON instead of compact JSON.")
     lenient: FlagField | None = Field(None, description="Enforce what can be enforced, validate the rest afterwards.")
     retry: Retry | None = Field(None, description="Try again until a condition holds: {max, until}.")
-    reasoning: JsonField | None = Field(None, description="How the model marks its thinking.")
+    reasoning: JsonField | None = Field(
+        None, description="The model thinks before it answers: the name of a parser, or {open, close, budget}."
+    )
 
     @model_validator(mode="after")
     def _one_constraint(self) -> Self:
@@ -371,8 +373,6 @@ class Gen(Sampling, Step):
 CONSTRAINTS = ("regex", "fields", "schema", "grammar", "type")
 NOT_YET_KEYS = ("use", "defs")
 """Keys at the top level that this build accepts in the model and answers with S220."""
-NOT_YET_OPTIONS = ("reasoning",)
-"""Options of gen that this build accepts in the model and answers with S220."""
 
 
 @verb("select", "Choose the likeliest of some texts.", snippet='select: ${1:choice}\nfrom: ["${2:yes}", "${3:no}"]')

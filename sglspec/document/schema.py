@@ -18,7 +18,6 @@ from sglspec.document.model import (
     CONSTRAINTS,
     LANGUAGE_VERSION,
     NOT_YET_KEYS,
-    NOT_YET_OPTIONS,
     SLUG,
     TYPE_WORD,
     VERBS,
@@ -123,8 +122,6 @@ def _closed(model: type[Model]) -> Schema:
     required = required_keys(model)
     if required:
         schema["required"] = required
-    if issubclass(model, Sampling):
-        _mark_options(schema["properties"])
     return schema
 
 
@@ -230,7 +227,6 @@ def _kind(verb: Verb) -> Schema:
 def _finish(model: type[Step], schema: Schema) -> None:
     """What the field types alone do not say."""
     if model is Gen:
-        _mark_options(schema["properties"])
         schema["allOf"] = [_one_constraint(CONSTRAINTS)]
     elif model is Fork:
         schema["allOf"] = _fork_forms()
@@ -252,12 +248,6 @@ def _field_name(verb: Verb) -> str:
 
 def _later(schema: Schema) -> Schema:
     return {**schema, "description": f"{schema['description']} {LATER}", "doNotSuggest": True}
-
-
-def _mark_options(properties: dict[str, Schema]) -> None:
-    for key in NOT_YET_OPTIONS:
-        if key in properties:
-            properties[key] = _later(properties[key])
 
 
 def _never(keys: list[str], message: str) -> Schema:

@@ -14,7 +14,8 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from sglspec.document.fields import NAME, TEMPLATE_MARK, Editor, one_or_many
-from sglspec.document.model import Case, Decl, Fork, Limits, Model, Retry, Return, Sampling
+from sglspec.document.model import Case, Decl, Fork, Gen, Limits, Model, Retry, Return, Sampling
+from sglspec.document.reasoning import PARSERS
 
 Schema = dict[str, Any]
 
@@ -42,6 +43,22 @@ def _special(model: type[Model], name: str) -> Schema | None:
             "minimum": 0,
             "propertyNames": name_keys("branch name"),
             "additionalProperties": ref("steps"),
+        }
+    if model is Gen and name == "reasoning":
+        text = {"type": "string"}
+        return {
+            "type": ["string", "object", "null"],
+            "pattern": f"^({'|'.join(PARSERS)})$",
+            "patternErrorMessage": f"Expected one of {', '.join(PARSERS)}.",
+            "examples": list(PARSERS),
+            "properties": {
+                "parser": {"enum": list(PARSERS)},
+                "open": text,
+                "close": text,
+                "budget": {"type": "integer"},
+            },
+            "additionalProperties": False,
+            "errorMessage": "Expected the name of a parser, or a mapping with `open` and `close`.",
         }
     if model is Return and name == "values":
         return {

@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sglspec.backends.base import EngineError, Session
+from sglspec.backends.base import Delta, EngineError, Session
 from sglspec.diagnostics import SpecError
 from sglspec.document.model import Gen
 from sglspec.runtime.fork import first_error
 from sglspec.runtime.frame import Frame
-from sglspec.runtime.requests import Generated, GenPlan, generate, label_of, value_of
+from sglspec.runtime.requests import Generated, GenPlan, generate, show, value_of
 from sglspec.runtime.scope import Bound
 
 
@@ -34,7 +34,7 @@ class Candidate:
     @property
     def likelihood(self) -> float:
         """The mean log-probability of its tokens; minus infinity where the backend reports none."""
-        tokens = self.generated.tokens
+        tokens = self.generated.answer
         return math.fsum(token.logprob for token in tokens) / len(tokens) if tokens else -math.inf
 
 
@@ -96,10 +96,8 @@ async def _go_on(frame: Frame, step: Gen, kept: Candidate) -> None:
         await frame.session.concat([kept.session], "concat")
     except EngineError as problem:
         raise frame.engine_error(problem, step.verb_node) from None
-    text = kept.generated.finish.text
-    if text:
-        frame.transcript.append(text)
-        frame.emit("delta", step.verb_node, text=text, name=label_of(step))
+    finish = kept.generated.finish
+    show(frame, step, Delta(finish.text, thinking=finish.reasoning or ""))
 
 
 @asynccontextmanager
@@ -127,7 +125,7 @@ async def _generate(frame: Frame, step: Gen, plan: GenPlan, sessions: list[Sessi
         key = frame.noise_key(plan.seed, (attempt, index) if attempt or index else 0)
         of = (index, len(sessions)) if plan.count is not None else None
         request = replace(plan.request, noise_key=key, candidate=of)
-        generated = await generate(frame, session, step, request, lambda text: None)
+        generated = await generate(frame, session, step, request, lambda delta: None)
         try:
             return Candidate(session, generated, value_of(frame, step, generated.finish, plan.constraint))
         except SpecError as problem:

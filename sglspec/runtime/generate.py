@@ -15,7 +15,7 @@ from sglspec.document.nodes import Node
 from sglspec.runtime.candidates import run_candidates
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.limits import LimitReached
-from sglspec.runtime.requests import GenPlan, generate, label_of, plan_gen, value_of
+from sglspec.runtime.requests import GenPlan, generate, label_of, plan_gen, show, value_of
 from sglspec.runtime.scope import Bound
 
 
@@ -57,13 +57,8 @@ async def run_gen(frame: Frame, step: Gen) -> None:
 async def _single(frame: Frame, step: Gen, plan: GenPlan) -> Bound:
     """One text, shown while it comes."""
     mark = frame.transcript.mark()
-
-    def show(text: str) -> None:
-        frame.transcript.append(text)
-        frame.emit("delta", step.verb_node, text=text, name=label_of(step))
-
     try:
-        generated = await generate(frame, frame.session, step, plan.request, show)
+        generated = await generate(frame, frame.session, step, plan.request, lambda delta: show(frame, step, delta))
     except (asyncio.CancelledError, LimitReached):
         _keep_partial(frame, step, frame.transcript.since(mark), plan.constraint)
         raise

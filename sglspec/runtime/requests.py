@@ -17,9 +17,11 @@ from sglspec.analysis.constraints import (
 )
 from sglspec.analysis.grammar import ConstraintError
 from sglspec.analysis.program import Program, Rendered
+from sglspec.analysis.reasoning import read_reasoning
 from sglspec.analysis.regexes import escape, stop_pattern
 from sglspec.analysis.sites import every_step
 from sglspec.backends.base import (
+    Delta,
     EngineError,
     Finish,
     GenRequest,
@@ -56,15 +58,21 @@ class Generated:
     finish: Finish
     tokens: tuple[Token, ...]
 
+    @property
+    def answer(self) -> tuple[Token, ...]:
+        """The tokens behind the thinking."""
+        return tuple(token for token in self.tokens if not token.thinking)
+
     def meta(self) -> dict[str, Any]:
         """What `meta(x)` gives (language.md § 5). A text of no tokens says what would have begun it."""
         finish = self.finish
-        tokens = [_token(token) for token in self.tokens]
+        tokens = [_token(token) for token in self.answer]
         if not tokens and finish.ahead:
             first = finish.ahead[0]
             tokens = [_token(Token(first.id, "", first.logprob, end=False, top=finish.ahead))]
         usage = usage_dict(finish)
-        return {"tokens": tokens, "finish": finish.reason, "matched": finish.matched, "usage": usage}
+        found = {"tokens": tokens, "finish": finish.reason, "matched": finish.matched, "usage": usage}
+        return found | {"reasoning": finish.reasoning}
 
 
 def _token(token: Token) -> dict[str, Any]:
@@ -73,7 +81,7 @@ def _token(token: Token) -> dict[str, Any]:
 
 
 async def generate(
-    frame: Frame, session: Session, step: Gen, request: GenRequest, show: Callable[[str], None]
+    frame: Frame, session: Session, step: Gen, request: GenRequest, show: Callable[[Delta], None]
 ) -> Generated:
     """Generate, passing text on as it comes and counting tokens against the run's limit."""
     finish: Finish | None = None
@@ -86,8 +94,7 @@ async def generate(
     try:
         async with aclosing(cast(Any, session.generate(request))) as deltas:
             async for delta in deltas:
-                if delta.text:
-                    show(delta.text)
+                show(delta)
                 finish = delta.finish or finish
                 tokens += delta.tokens
                 if delta.tokens:
@@ -99,6 +106,15 @@ async def generate(
     if capped and finish.reason == "length":
         raise frame.shared.limits.tokens_used_up(at)
     return Generated(finish, tuple(tokens))
+
+
+def show(frame: Frame, step: Gen, delta: Delta) -> None:
+    """Pass on what was generated. Thinking is no part of the text."""
+    if delta.thinking:
+        frame.emit("thinking", step.verb_node, text=delta.thinking, name=label_of(step))
+    if delta.text:
+        frame.transcript.append(delta.text)
+        frame.emit("delta", step.verb_node, text=delta.text, name=label_of(step))
 
 
 def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | None) -> Any:
@@ -113,16 +129,19 @@ def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | N
         if not frame.shared.backend.capabilities.grammar:
             raise frame.error("S711", f"the reply breaks its constraint: {problem}", step.verb_node) from None
         if finish.reason == "length":
-            raise _cut_off(frame, step, str(problem)) from None
+            raise _cut_off(frame, step, finish, str(problem)) from None
         raise frame.error("S709", f"the generated text breaks its constraint: {problem}", step.verb_node) from None
     if finish.reason == "length" and constraint.json:
-        raise _cut_off(frame, step, "it could go on with more digits")
+        raise _cut_off(frame, step, finish, "it could go on with more digits")
     return value
 
 
-def _cut_off(frame: Frame, step: Gen, problem: str) -> SpecError:
+def _cut_off(frame: Frame, step: Gen, finish: Finish, problem: str) -> SpecError:
     help = "Raise `max_tokens`, or make the constraint allow less text."
     message = f"the generation was cut off at {step_max(step)} before it was complete: {problem}"
+    if finish.reasoning and not finish.text:
+        message = f"the generation was cut off at {step_max(step)} while the model was thinking"
+        help = "Raise `max_tokens`, or end the thinking earlier with a `budget`."
     return frame.error("S708", message, step.verb_node, help=help)
 
 
@@ -189,6 +208,7 @@ async def plan_gen(frame: Frame, step: Gen) -> GenPlan:
         keep_stop=bool(option.flag("keep_stop")),
         ignore_eos=bool(option.flag("ignore_eos")),
         grammar=constraint.grammar if constraint else None,
+        reasoning=read_reasoning(step.reasoning.node) if step.reasoning is not None else None,
         sampling=sampling,
         noise_key=frame.noise_key(seed),
         alternatives=int(await option.number("logprobs", 0)),

@@ -353,3 +353,15 @@ def test_a_text_that_is_too_long_for_the_model(cli, write, tiny_llama):
     assert "error S712: The context has " in done.err
     assert "long.yaml:5:" in done.err
     assert "Traceback" not in done.err
+
+
+def test_thinking_is_shown_in_events_only(cli, write):
+    text = steps("- 'Q: '", "- {gen: a, reasoning: qwen3}")
+    replies = 'a: "<think>so many</think>four"\n'
+    assert run_text(cli, write, text, replies=replies).out == "four\n"
+    assert "many" not in run_text(cli, write, text, "--stream", "text", replies=replies).out
+    lines = run_text(cli, write, text, "--stream", "events", replies=replies).out.splitlines()
+    thinking = [json.loads(line) for line in lines if '"thinking"' in line]
+    assert [event["text"] for event in thinking] == ["so many"]
+    result = json.loads(run_text(cli, write, text, "--json", replies=replies).out)
+    assert result["meta"]["a"]["reasoning"] == "so many"

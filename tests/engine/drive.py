@@ -42,16 +42,19 @@ async def running(path: Path, *, max_context: int | None = None, **settings: Any
 async def collect(session: Session, **request: Any) -> tuple[Finish, list[Token]]:
     """Run a generation to its end and check what holds for every stream."""
     parts: list[str] = []
+    thinking: list[str] = []
     tokens: list[Token] = []
     finish: Finish | None = None
     async for delta in session.generate(GenRequest(**request)):
         assert finish is None, "something followed the finish"
         assert "�" not in delta.text
         parts.append(delta.text)
+        thinking.append(delta.thinking)
         tokens += delta.tokens
         finish = delta.finish
     assert finish is not None
-    assert "".join(parts) == finish.text == "".join(t.text for t in tokens)
+    assert "".join(parts) == finish.text == "".join(t.text for t in tokens if not t.thinking)
+    assert "".join(thinking) == (finish.reasoning or "") == "".join(t.text for t in tokens if t.thinking)
     assert finish.usage.generated_tokens == len(tokens)
     sealed = list(session._context.ids)
     assert sealed == ids_of(session)[: len(sealed)], "the trace shows other tokens than the model saw"

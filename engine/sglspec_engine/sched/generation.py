@@ -15,6 +15,7 @@ from sglspec_engine.reply import Cancelled, Stream
 from sglspec_engine.sample import Bools, Floats, Sampler, likeliest, log_probability
 from sglspec_engine.sched.work import Work
 from sglspec_engine.text.stream import TextStream
+from sglspec_engine.text.thinking import Thinking
 from sglspec_engine.text.tokens import Vocabulary
 from sglspec_engine.types import Alternative, Delta, EngineError, Finish, FinishReason, GenRequest, Token, Usage
 
@@ -32,12 +33,14 @@ class GenerationModel:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a generation leaves in the context: tokens after the prompt, then text whose tokens a stop cut."""
+    """What a generation leaves in the context: tokens after the prompt, the first `thought` of them thinking, then text
+    whose tokens a stop cut."""
 
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     rest: str
     usage: Usage
+    thought: int = 0
 
 
 class Generation(Work):
@@ -73,6 +76,13 @@ class Generation(Work):
         self._forced_count = 0
         self._ahead: tuple[Alternative, ...] = ()
         self._text = TextStream(request.stop, request.keep_stop, request.stop_patterns)
+        self._thinking: Thinking | None = None
+        self._thought = 0
+        self._skipped = 0
+        # _thought: tokens before the answer. _skipped: white space in front of the answer's text, in bytes.
+        if request.reasoning is not None:
+            self._thinking = Thinking(request.reasoning, model.vocabulary, prompt)
+            self._forced = list(self._thinking.opening)
 
     @property
     def bound(self) -> int:
@@ -91,7 +101,7 @@ class Generation(Work):
             if finish is not None:
                 self._end(sent, *finish)
                 return []
-        self._stream.put(Delta("".join(t.text for t in sent), tuple(sent)))
+        self._stream.put(_delta(sent))
         old = self.wanted_from + 1
         ahead = self._forced if self._model.jump else ()
         self.known[old:] = [*self._tokens[old - len(self._prompt) :], *ahead]
@@ -113,7 +123,7 @@ class Generation(Work):
             return
         self.closed = True
         self._trim(len(self._prompt) + len(self._tokens))
-        self._settled(Committed(self._prompt, tuple(self._tokens), "", self._usage()))
+        self._settled(Committed(self._prompt, tuple(self._tokens), "", self._usage(), self._thought))
         self._stream.fail(Cancelled())
 
     def _step(self, logits: Floats, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
@@ -121,11 +131,14 @@ class Generation(Work):
         if self._generated >= self._request.max_tokens:
             self._ahead = self._top(logits)
             return ("length", None)
-        if self._constraint is not None and self._constraint.finished():
+        thinking = self._phase()
+        if thinking is None and self._constraint is not None and self._constraint.finished():
             return ("constraint", None)
         forced = bool(self._forced)
         if forced:
             id = self._forced.pop(0)
+        elif thinking is not None and thinking.inside:
+            id, forced = self._think(logits, thinking)
         else:
             allowed = self._allowed()
             if allowed is not None:
@@ -140,8 +153,72 @@ class Generation(Work):
         self._metrics.sampled_tokens += not forced
         self._metrics.forced_tokens += forced
         token = Token(id, "", log_probability(logits, id), forced, top=self._top(logits))
+        if thinking is not None and (thinking.inside or forced or self._blank(id)):
+            return self._append_thought(token, thinking, sent)
         ending = self._ends_with(token, sent)
         return ending if ending is not None else self._append(token, sent)
+
+    def _phase(self) -> Thinking | None:
+        """The thinking, while the answer has not begun. One that has to end now is being ended."""
+        thinking = self._thinking
+        if thinking is None or thinking.over:
+            return None
+        if thinking.used_up and not self._forced:
+            self._forced = list(thinking.closing)
+        if not thinking.inside and not self._forced and self._constraint is not None:
+            self._begin_answer(thinking)
+            return None
+        return thinking
+
+    def _begin_answer(self, thinking: Thinking) -> None:
+        thinking.over = True
+        self._thought = len(self._tokens)
+
+    def _think(self, logits: Floats, thinking: Thinking) -> tuple[int, bool]:
+        """The next token inside the thinking, and whether it is a forced one. An end token there ends the thinking."""
+        banned = self._model.ends if self._request.ignore_eos else ()
+        id = self._sampler.choose(logits, len(self._prompt) + len(self._tokens), None, banned)
+        if id not in self._model.ends:
+            return id, False
+        self._forced = list(thinking.closing)
+        return self._forced.pop(0), True
+
+    def _blank(self, id: int) -> bool:
+        """Whether a token is white space between thinking and answer."""
+        return self._model.vocabulary.token_bytes[id].isspace()
+
+    def _append_thought(
+        self, token: Token, thinking: Thinking, sent: list[Token]
+    ) -> tuple[FinishReason, str | int | None] | None:
+        """Add a token before the answer. Returns how the text ends, None where it goes on."""
+        text = ""
+        if thinking.inside:
+            text = thinking.push(token.id)
+            if not thinking.inside:
+                whole = thinking.cut(token.id)
+                if whole:
+                    token = replace(token, id=whole[0])
+                self._forced += [*whole[1:], *thinking.gap]
+        self._keep(token.id)
+        self._thought = len(self._tokens)
+        sent.append(replace(token, text=text, thinking=True))
+        return self._full()
+
+    def _keep(self, id: int) -> None:
+        """A token is now part of the context."""
+        self._tokens.append(id)
+        self._sampler.record(id)
+        if self._request.sampling.temperature > 0 and self.lease.random_from is None:
+            self.lease.random_from = len(self._prompt)
+
+    def _full(self) -> tuple[FinishReason, None] | None:
+        full = len(self._prompt) + len(self._tokens) >= self._model.max_context
+        return ("length", None) if full or self._generated >= self._request.max_tokens else None
+
+    @property
+    def _answered(self) -> int:
+        """Tokens of the answer so far."""
+        return self._generated - self._thought
 
     def _top(self, logits: Floats) -> tuple[Alternative, ...]:
         """The likeliest tokens here, where they are wanted."""
@@ -151,7 +228,7 @@ class Generation(Work):
 
     def _banned(self) -> frozenset[int]:
         """Ids that may not be chosen now: ends that are too early, or not to count at all."""
-        if self._generated < self._request.min_tokens:
+        if self._answered < self._request.min_tokens:
             return self._ends
         return self._model.ends - frozenset(self._request.stop_token_ids) if self._request.ignore_eos else frozenset()
 
@@ -176,7 +253,7 @@ class Generation(Work):
             raise EngineError("constraint", "the grammar allows no token here, and the text is not complete")
         if complete and not bool(np.delete(allowed, [i for i in self._model.ends if i < len(allowed)]).any()):
             return ("constraint", None)
-        if not complete or self._generated < self._request.min_tokens:
+        if not complete or self._answered < self._request.min_tokens:
             return None
         known = logits[: len(allowed)]
         if self._request.ignore_eos:
@@ -186,7 +263,7 @@ class Generation(Work):
 
     def _ends_with(self, token: Token, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
         """How the text ends if this is a token that ends it."""
-        if token.id not in self._ends or self._generated <= self._request.min_tokens:
+        if token.id not in self._ends or self._answered <= self._request.min_tokens:
             return None
         token = replace(token, end=True)
         stop = token.id in self._request.stop_token_ids
@@ -199,12 +276,14 @@ class Generation(Work):
     def _append(self, token: Token, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
         """Add a token to context and text. Returns how the text ends, None where it goes on."""
         id = token.id
-        self._tokens.append(id)
-        self._sampler.record(id)
-        if self._request.sampling.temperature > 0 and self.lease.random_from is None:
-            self.lease.random_from = len(self._prompt)
-        armed = self._generated >= self._request.min_tokens
-        text = self._text.push(self._model.vocabulary.token_bytes[id], armed=armed)
+        data = self._model.vocabulary.token_bytes[id]
+        if self._thinking is not None and not self._thinking.over:
+            self._begin_answer(self._thinking)
+            self._skipped = len(data) - len(data.lstrip())
+            data = data.lstrip()
+        self._keep(id)
+        armed = self._answered >= self._request.min_tokens
+        text = self._text.push(data, armed=armed)
         sent.append(replace(token, text=text))
         if self._text.matched is not None:
             return ("stop", self._text.matched)
@@ -215,23 +294,28 @@ class Generation(Work):
             if not self._forced:
                 ahead = self._request.max_tokens - self._generated
                 self._forced = [f for f in self._constraint.forced() if f not in self._ends][:ahead]
-        full = len(self._prompt) + len(self._tokens) >= self._model.max_context
-        return ("length", None) if full or self._generated >= self._request.max_tokens else None
+        return self._full()
 
     def _end(self, sent: list[Token], reason: FinishReason, matched: str | int | None) -> None:
         """Send the last delta and settle the context."""
         self.closed = True
-        rest = self._text.finish()
+        thinking = self._thinking
+        unfinished = thinking is not None and not thinking.over
+        rest = thinking.finish() if thinking is not None and unfinished else self._text.finish()
         tokens, left = self._surviving()
         self._trim(len(self._prompt) + len(tokens))
         usage = self._usage()
-        self._settled(Committed(self._prompt, tokens, left, usage))
-        text = "".join(t.text for t in sent) + rest
+        self._settled(Committed(self._prompt, tokens, left, usage, self._thought))
         if sent and rest:
             last = sent[-1]
             sent[-1] = replace(last, text=last.text + rest)
+        delta = _delta(sent)
+        if not sent:
+            delta = Delta("", thinking=rest) if unfinished else Delta(rest)
+        reasoning = thinking.text if thinking is not None else None
+        finish = Finish(reason, self._text.text, matched, usage, self._ahead, reasoning)
         try:
-            self._stream.put(Delta(text, tuple(sent), Finish(reason, self._text.text, matched, usage, self._ahead)))
+            self._stream.put(replace(delta, finish=finish))
         finally:
             self._stream.finish(None)
 
@@ -242,19 +326,20 @@ class Generation(Work):
         """
         if self._text.matched is None:
             return tuple(self._tokens), ""
-        keep = self._text.surviving_bytes
         table = self._model.vocabulary.token_bytes
+        thought, answer = self._tokens[: self._thought], self._tokens[self._thought :]
+        keep = self._skipped + self._text.surviving_bytes if self._text.surviving_bytes else 0
         ends = [0]
-        for id in self._tokens:
+        for id in answer:
             ends.append(ends[-1] + len(table[id]))
-        data = b"".join(table[id] for id in self._tokens)
+        data = b"".join(table[id] for id in answer)
         last = max(i for i, end in enumerate(ends) if end <= keep)
         for count in range(last, -1, -1):
             try:
-                return tuple(self._tokens[:count]), data[ends[count] : keep].decode("utf-8")
+                return (*thought, *answer[:count]), data[ends[count] : keep].decode("utf-8")
             except UnicodeDecodeError:
                 continue
-        return tuple(self._tokens[:last]), data[ends[last] : keep].decode("utf-8", "ignore")
+        return (*thought, *answer[:last]), data[ends[last] : keep].decode("utf-8", "ignore")
 
     def _trim(self, length: int) -> None:
         if not self.lease.released and self.lease.length > length:
@@ -262,3 +347,8 @@ class Generation(Work):
 
     def _usage(self) -> Usage:
         return Usage(len(self._prompt), self.computed, self.reused, self._generated, self._forced_count)
+
+
+def _delta(sent: Sequence[Token]) -> Delta:
+    answer = "".join(token.text for token in sent if not token.thinking)
+    return Delta(answer, tuple(sent), thinking="".join(token.text for token in sent if token.thinking))

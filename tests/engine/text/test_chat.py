@@ -171,29 +171,11 @@ def test_a_strict_template(tmp_path: Path) -> None:
     assert chat.open("user", first=False) == chat.open("user", first=True)[1:]
 
 
-def test_a_system_message_merged_into_the_user_message_is_not_offered(tmp_path: Path) -> None:
-    template = (
-        "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + '\n\n' %}{% set rest = messages[1:] %}"
-        "{% else %}{% set system = '' %}{% set rest = messages %}{% endif %}{% for m in rest %}"
-        "{{ '<|im_start|>' + m['role'] + '\n' + (system if loop.first else '') + m['content'] + '<|im_end|>\n' }}{% endfor %}"
-        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-    )
-    vocabulary, folder = fresh(tmp_path, template)
-    chat = ChatTemplate.load(folder, vocabulary)
-    with pytest.raises(EngineError, match="system"):
-        chat.open("system", first=True)
-    assert chat.open("user", first=True) == [Control(1), "user\n"]
-
-
-REFUSED = {
+ANEW = {
     "thoughts of earlier turns are dropped": (
         "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}"
         "{% if m['role'] == 'assistant' and loop.last %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
         "{{ m['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-    ),
-    "thoughts in content are dropped": (
-        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'].split('</think>')[-1] + '<|im_end|>\n' }}"
-        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
     ),
     "the number of messages is written in front": (
         "{{ messages | length }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}"
@@ -206,6 +188,34 @@ REFUSED = {
     "a reply opens in another way": (
         "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}"
         "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}"
+    ),
+    "the system message is in the user message": (
+        "{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] + '\n\n' %}{% set rest = messages[1:] %}"
+        "{% else %}{% set system = '' %}{% set rest = messages %}{% endif %}{% for m in rest %}"
+        "{{ '<|im_start|>' + m['role'] + '\n' + (system if loop.first else '') + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    ),
+}
+
+
+@pytest.mark.parametrize("template", ANEW.values(), ids=ANEW.keys())
+def test_templates_that_are_rendered_anew(tmp_path: Path, template: str) -> None:
+    _, folder = fresh(tmp_path, template)
+    check(folder, [[("system" if "system" in template else "user", "a"), *CONVERSATIONS[0]], CONVERSATIONS[18]])
+
+
+REFUSED = {
+    "thoughts of users are dropped": (
+        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'].split('</think>')[-1] + '<|im_end|>\n' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    ),
+    "a content is written twice": (
+        "{% for m in messages %}{{ m['role'] + '\n' + m['content'] + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'assistant\n' }}{% endif %}"
+    ),
+    "white space in front is cut in half": (
+        "{% for m in messages %}{{ m['role'] + m['content'].replace('\n\n', '\n') + '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}"
     ),
     "content is upper-cased": (
         "{% for m in messages %}{{ m['role'] + '\n' + m['content'] | upper + '<|im_end|>\n' }}"
