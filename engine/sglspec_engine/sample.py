@@ -22,6 +22,7 @@ Bools = NDArray[np.bool_]
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _U64 = 0xFFFFFFFFFFFFFFFF
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def log_probability(logits: Floats, id: int) -> float:
@@ -104,24 +105,34 @@ class Sampler:
         """A token id. logits: [model vocabulary], not changed. allowed: [at least vocabulary] or None for all;
         something must be allowed. position: index of the token in the context, so that two generations of one context
         never share noise, whatever their keys."""
-        scores = logits[: self._vocabulary].copy()
-        if allowed is not None:
-            scores[~allowed[: self._vocabulary]] = -np.inf
+        possible = np.ones(self._vocabulary, dtype=np.bool_) if allowed is None else allowed[: self._vocabulary].copy()
         if banned:
-            scores[[id for id in banned if id < self._vocabulary]] = -np.inf
-        self._adjust(scores)
+            possible[[id for id in banned if id < self._vocabulary]] = False
+        scores = self._adjusted(logits[: self._vocabulary])
         temperature = self._sampling.temperature
         if temperature <= 0:
+            scores[~possible] = -np.inf
             return int(np.argmax(scores))  # numpy returns the first, so ties go to the lowest id
-        ids = np.flatnonzero(np.isfinite(scores))
-        kept = self._filter(ids, scores[ids].astype(np.float64) / temperature)
-        values = scores[kept].astype(np.float64) / temperature
-        return int(kept[np.argmax(values + gumbel(self._key, position, kept))])
+        finite = possible & (logits[: self._vocabulary] > -np.inf)
+        ids = np.flatnonzero(finite if finite.any() else possible)
+        values = scores[ids].astype(np.float64)
+        with np.errstate(over="ignore"):
+            values = (values - values.max()) / temperature  # the best is 0 however small the temperature is
+        kept = self._filter(values)
+        return int(ids[kept[np.argmax(values[kept] + gumbel(self._key, position, ids[kept]))]])
+
+    def _adjusted(self, logits: Floats) -> Floats:
+        """Scores: logits with bias and penalties, all of them finite whatever these are, so that a token that is
+        allowed is always likelier than one that is not."""
+        scores = logits.copy()
+        with np.errstate(all="ignore"):
+            self._adjust(scores)
+        return np.nan_to_num(scores, copy=False, nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
 
     def _adjust(self, scores: Floats) -> None:
         sampling = self._sampling
         if len(self._bias_ids):
-            scores[self._bias_ids] += self._bias
+            np.add.at(scores, self._bias_ids, self._bias)  # an id may be named twice
         if self._seen:
             seen = np.fromiter(self._seen, dtype=np.int64, count=len(self._seen))
             seen = seen[seen < len(scores)]
@@ -133,15 +144,16 @@ class Sampler:
             counts = np.fromiter(self._counts.values(), dtype=np.float32, count=len(self._counts))
             scores[ids] -= counts * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
 
-    def _filter(self, ids: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The ids that top-k, top-p and min-p leave, ascending. At least one stays; ties favour lower ids."""
+    def _filter(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The places of `values` that top-k, top-p and min-p leave, ascending. At least one stays; ties favour the
+        first ones."""
         sampling = self._sampling
         if sampling.top_k is None and sampling.top_p is None and sampling.min_p is None:
-            return ids
+            return np.arange(len(values))
         order = np.argsort(-values, kind="stable")
         if sampling.top_k is not None and sampling.top_k > 0:
             order = order[: sampling.top_k]
-        weights = np.exp(values[order] - values[order[0]])
+        weights = np.exp(values[order])
         if sampling.top_p is not None and sampling.top_p < 1:
             before = np.cumsum(weights) - weights
             keep = before < sampling.top_p * weights.sum()
@@ -149,7 +161,7 @@ class Sampler:
             order, weights = order[keep], weights[keep]
         if sampling.min_p is not None:
             order = order[weights >= min(sampling.min_p, 1.0) * weights[0]]
-        return np.sort(ids[order])
+        return np.sort(order)
 
 
 def _validate(sampling: Sampling, vocabulary: int) -> None:
