@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 
 import numpy as np
 from torch import Tensor
@@ -346,7 +347,8 @@ class Generation(Work):
                 return ("constraint", None)
             if not self._forced:
                 ahead = self._request.max_tokens - self._generated
-                self._forced = [f for f in self._constraint.forced() if f not in self._ends][:ahead]
+                forced = takewhile(lambda one: one not in self._ends, self._constraint.forced())
+                self._forced = list(islice(forced, ahead))
         return self._full()
 
     def _end(self, sent: list[Token], reason: FinishReason, matched: str | int | None) -> None:
