@@ -42,6 +42,7 @@ class EngineConfig:
     forks: run the branches of a fork together, or one after the other.
     grammar_workers, grammar_cache, grammar_timeout: threads that compile grammars, compiled grammars that are
     kept, seconds after which a compilation counts as failed.
+    healing: where a text ends inside of what could be one token, let the generation begin with that token.
     forced: compute tokens that a grammar leaves no choice together, in one step. Without, each has a step of its own;
     the text is the same.
     measure_joins: at each join of keys and values compute the context anew as well, and report how far the next token's
@@ -70,6 +71,7 @@ class EngineConfig:
     grammar_workers: int = 2
     grammar_cache: int = 128
     grammar_timeout: float = 20.0
+    healing: bool = True
     forced: bool = True
     measure_joins: bool = False
     debug: bool = False

@@ -49,6 +49,10 @@ class Constraint(Protocol):
         """Whether the text is complete and nothing may follow."""
         ...
 
+    def accepts(self, ids: Sequence[int]) -> bool:
+        """Whether these tokens may come next, one after the other. The state stays."""
+        ...
+
     def advance(self, id: int) -> None:
         """Take a token; not an end token."""
         ...
@@ -88,6 +92,10 @@ class GrammarConstraint:
         stopped = self._matcher.is_stopped()
         self._raise()
         return stopped
+
+    def accepts(self, ids: Sequence[int]) -> bool:
+        """See `Constraint`."""
+        return self._matcher.validate_tokens(list(ids)) == len(ids)
 
     def advance(self, id: int) -> None:
         """See `Constraint`."""

@@ -27,10 +27,13 @@ class Written:
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """Tokens that are kept as they are: the model produced them (chosen or forced), or they were joined as they were
-    computed elsewhere."""
+    computed elsewhere.
+
+    healed: bytes at their beginning that spell the end of the text before them anew (see `sched.healing`)."""
 
     ids: tuple[int, ...]
     origin: Origin = "generated"
+    healed: int = 0
 
 
 Entry = Written | Sampled
@@ -64,15 +67,18 @@ class Context:
             return list(self.ids)
         return [*self.ids, *vocabulary.encode(parts, after="text" if self.ids else "start")]
 
-    def seal(self, prompt: Sequence[int], sampled: Sequence[int], rest: str = "", thought: int = 0) -> Context:
+    def seal(
+        self, prompt: Sequence[int], sampled: Sequence[int], rest: str = "", thought: int = 0, healed: int = 0
+    ) -> Context:
         """With `sampled` after `prompt` (what `encode` gave), then `rest`: generated text whose tokens were cut. The
-        first `thought` tokens are thinking.
+        first `thought` tokens are thinking. healed: bytes of `sampled` that spell the end of what was written anew;
+        `prompt` has no tokens for those. Not both.
 
         Where nothing sampled remains, nothing is sealed: pending text stays text, and `rest` joins it.
         """
         found = self
         if sampled:
-            runs = Sampled(tuple(sampled[:thought]), "thinking"), Sampled(tuple(sampled[thought:]))
+            runs = Sampled(tuple(sampled[:thought]), "thinking"), Sampled(tuple(sampled[thought:]), healed=healed)
             found = Context((*prompt, *sampled), (), (*self.log, *(run for run in runs if run.ids)))
         return found.write([Written(rest, "generated")])
 
@@ -91,6 +97,8 @@ class Context:
         for entry in entries:
             if isinstance(entry, Written):
                 found = found.write([entry])
+            elif entry.healed:
+                found = found._heal(entry, vocabulary)
             else:
                 kept: list[tuple[int, Origin]] = [(id, entry.origin) for id in entry.ids]
                 found = found.splice(found.encode(vocabulary), kept)
@@ -107,6 +115,33 @@ class Context:
         if tuple(entries[:have]) == self.log:
             return self.replay(entries[have:], vocabulary)
         return Context().replay(entries, vocabulary)
+
+    def loose(self, since: int = 0) -> bytes:
+        """The end of the text that is not scaffolding and not sampled, from log entry `since` on: what may be spelled
+        by other tokens than those it would be encoded with."""
+        found: list[str] = []
+        for entry in reversed(self.log[since:]):
+            if isinstance(entry, Sampled) or isinstance(entry.part, Control) or entry.origin == "scaffold":
+                break
+            found.append(entry.part)
+        return "".join(reversed(found)).encode("utf-8", "replace")
+
+    def _heal(self, entry: Sampled, vocabulary: Vocabulary) -> Context:
+        """With tokens that spell the end of this context's text anew. Where the text does not end in tokens of just
+        that, those of them that reach into it become text."""
+        table = vocabulary.token_bytes
+        data = b"".join(table[id] for id in entry.ids)
+        ids = self.encode(vocabulary)
+        kept = len(ids)
+        over = entry.healed
+        while kept and over > 0:
+            kept -= 1
+            over -= len(table[ids[kept]])
+        if over == 0 and self.loose().endswith(data[: entry.healed]):
+            return self.seal(ids[:kept], entry.ids, healed=entry.healed)
+        text, rest = _loosened(entry, vocabulary)
+        found = self.write([Written(text, entry.origin)])
+        return found.splice(found.encode(vocabulary), [(id, entry.origin) for id in rest])
 
     def text(self, vocabulary: Vocabulary) -> str:
         """The context as text; control tokens by their names, broken UTF-8 replaced."""
@@ -131,10 +166,22 @@ class Context:
 
 def _entry_bytes(entry: Entry, vocabulary: Vocabulary) -> bytes:
     if isinstance(entry, Sampled):
-        return b"".join(_token_bytes(id, vocabulary) for id in entry.ids)
+        return b"".join(_token_bytes(id, vocabulary) for id in entry.ids)[entry.healed :]
     if isinstance(entry.part, Control):
         return vocabulary.describe(entry.part.id).encode()
     return entry.part.encode("utf-8", "replace")
+
+
+def _loosened(entry: Sampled, vocabulary: Vocabulary) -> tuple[str, tuple[int, ...]]:
+    """What healing tokens add to a text, as text up to where a token ends with a character, and the tokens behind."""
+    end, text = 0, ""
+    data = b"".join(vocabulary.token_bytes[id] for id in entry.ids)
+    for count, id in enumerate(entry.ids, 1):
+        end += len(vocabulary.token_bytes[id])
+        text = data[entry.healed : end].decode("utf-8", "ignore")
+        if end >= entry.healed and text.encode() == data[entry.healed : end]:
+            return text, entry.ids[count:]
+    return text, ()
 
 
 def _token_bytes(id: int, vocabulary: Vocabulary) -> bytes:
@@ -151,9 +198,25 @@ def _origins(context: Context, vocabulary: Vocabulary) -> list[tuple[int, Origin
             continue
         found += _run_origins(run, bool(found), vocabulary)
         run = []
-        for id in entry.ids:
-            found.append((id, entry.origin))
+        found += _healed_origins(found, entry, vocabulary)
     return found + _run_origins(run, bool(found), vocabulary)
+
+
+def _healed_origins(
+    before: list[tuple[int, Origin]], entry: Sampled, vocabulary: Vocabulary
+) -> list[tuple[int, Origin]]:
+    """The tokens of an entry. Those that it replaces are taken out of `before`; a token is of where it begins."""
+    table = vocabulary.token_bytes
+    origin, left = entry.origin, entry.healed
+    while left > 0:
+        id, origin = before.pop()
+        left -= len(table[id])
+    found: list[tuple[int, Origin]] = []
+    at = 0
+    for id in entry.ids:
+        found.append((id, origin if at < entry.healed else entry.origin))
+        at += len(table[id])
+    return found
 
 
 def _run_origins(run: Sequence[Written], follows: bool, vocabulary: Vocabulary) -> list[tuple[int, Origin]]:

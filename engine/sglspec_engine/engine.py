@@ -47,6 +47,8 @@ class Engine:
         self.name: str = loaded.name
         self.vocabulary: Vocabulary = loaded.vocabulary
         self._chat = loaded.chat
+        if self.config.healing:
+            self.vocabulary.beyond(b" ")  # the first request would wait for its tables
         self._metrics = Metrics()
         self.resolved = self.config.resolve()
         torch.set_num_threads(self.resolved.threads)

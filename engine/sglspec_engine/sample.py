@@ -94,6 +94,10 @@ class Sampler:
     def record(self, id: int) -> None:
         """Count a token of this generation, however it came about."""
         self._counts[id] = self._counts.get(id, 0) + 1
+        self.see(id)
+
+    def see(self, id: int) -> None:
+        """Count a token of the prompt."""
         if self._sampling.repetition_penalty != 1.0:
             self._seen.add(id)
 

@@ -53,6 +53,7 @@ class Session:
         self._lease = lease
         self._context = parent._context if parent else Context()
         self._base = len(self._context.log)
+        self._outer = parent._base if parent else 0
         self._role: Role | None = parent._role if parent else None
         self._bare: bool = parent._bare if parent else False
         self._lead = parent._lead if parent else 0
@@ -64,10 +65,11 @@ class Session:
         self._asked = lease.length
         self._retired = False
         self._open = True
-        # _base: log entries that came from the parent. _role: the open message. _bare: nothing was added to it yet.
-        # _lead: leading log entries that only the very first message or text of a context brings along. _asked: tokens
-        # that the last request went on from, or that came from the parent. _talk: the messages, where the chat template
-        # writes them anew; the context's history follows from them.
+        # _base: log entries that came from the parent. _outer: those that the parent had from its own. _role: the open
+        # message. _bare: nothing was added to it yet. _lead: leading log entries that only the very first message or
+        # text of a context brings along. _asked: tokens that the last request went on from, or that came from the
+        # parent. _talk: the messages, where the chat template writes them anew; the context's history follows from
+        # them.
 
     @property
     def usage(self) -> Usage:
@@ -108,7 +110,8 @@ class Session:
         prompt = self._prompt()
         stream = Stream()
         model, metrics = engine.generation_model(), engine.generation_metrics()
-        work = Generation(request, model, self._lease, prompt, stream, self._committed, metrics)
+        tail = self._context.loose(self._outer if request.over_fork else self._base) if engine.config.healing else b""
+        work = Generation(request, model, self._lease, prompt, stream, self._committed, metrics, tail)
         self._running, self._abort = stream, lambda: engine.cancel(work)
         self._asked = len(prompt)
         engine.generate(work, request)
@@ -378,7 +381,7 @@ class Session:
                 tokens, thought = tokens[thought:], 0
                 if self._lease.length > len(committed.prompt):
                     self._lease.truncate(len(committed.prompt))
-            self._context = self._context.seal(committed.prompt, tokens, committed.rest, thought)
+            self._context = self._context.seal(committed.prompt, tokens, committed.rest, thought, committed.healed)
             self._bare = False
             if self._talk is not None:
                 self._talk = self._talk.write(self._context.log[before:])

@@ -78,8 +78,10 @@ class GenRequest:
     With `reasoning` the text begins with thinking, whose opening is written where the context does not end with it.
     `grammar`, stops, `min_tokens` and end tokens concern the answer behind it (an end token inside it ends the thinking
     only); `max_tokens` counts both.
-    `alternatives` is how many of the likeliest tokens to report beside each token. `label` and `candidate` (which of
-    how many texts for one step) are for other backends.
+    `over_fork` says that the fork that the session comes from is a part of the same step, so that the end of the text
+    before it may be spelled by other tokens, too (see `sched.healing`). `alternatives` is how many of the likeliest
+    tokens to report beside each token. `label` and `candidate` (which of how many texts for one step) are for other
+    backends.
     """
 
     max_tokens: int = 256
@@ -93,6 +95,7 @@ class GenRequest:
     reasoning: Reasoning | None = None
     sampling: Sampling = Sampling()
     noise_key: int = 0
+    over_fork: bool = False
     alternatives: int = 0
     label: str = ""
     candidate: tuple[int, int] | None = None

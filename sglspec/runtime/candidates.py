@@ -124,7 +124,7 @@ async def _generate(frame: Frame, step: Gen, plan: GenPlan, sessions: list[Sessi
         # The first candidate of the first attempt is what a `gen` without `n` and `retry` gives.
         key = frame.noise_key(plan.seed, (attempt, index) if attempt or index else 0)
         of = (index, len(sessions)) if plan.count is not None else None
-        request = replace(plan.request, noise_key=key, candidate=of)
+        request = replace(plan.request, noise_key=key, candidate=of, over_fork=True)
         generated = await generate(frame, session, step, request, lambda delta: None)
         try:
             return Candidate(session, generated, value_of(frame, step, generated.finish, plan.constraint))

@@ -30,8 +30,8 @@ async def running(path: Path, *, max_context: int | None = None, **settings: Any
     loaded = load_model(path)
     if max_context is not None:
         loaded = replace(loaded, max_context=max_context)
-    # What is compared with transformers is compared in fp32.
-    engine = Engine(loaded, EngineConfig(**{"weights": "fp32", **settings}))
+    # What is compared with transformers is compared in fp32, and behind the very tokens that it is given.
+    engine = Engine(loaded, EngineConfig(**{"weights": "fp32", "healing": False, **settings}))
     try:
         yield engine
         await engine.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,9 @@ class _Script:
 
     def finished(self) -> bool:
         return not self.left
+
+    def accepts(self, ids: Sequence[int]) -> bool:
+        return list(ids) == self.left[: len(ids)]
 
     def advance(self, id: int) -> None:
         assert self.left.pop(0) == id

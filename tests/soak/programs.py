@@ -105,11 +105,36 @@ class _Writer:
         """A generation: free, with stops, sampled, or constrained."""
         rng, name = self.rng, self.name()
         step: dict[str, Any] = {"gen": name, "max_tokens": rng.choice([1, 2, 5, 12, 30])}
-        kind = rng.choice(["free", "free", "stop", "sampled", "regex", "fresh", "fields", "integer"])
+        kinds = [
+            "free",
+            "free",
+            "stop",
+            "pattern",
+            "sampled",
+            "several",
+            "again",
+            "regex",
+            "fresh",
+            "fields",
+            "integer",
+        ]
+        kind = rng.choice(kinds)
         if kind == "stop":
             step["stop"] = rng.choice(STOPS)
         elif kind == "sampled":
             step |= {"temperature": 0.9, "top_p": 0.95, "seed": rng.randint(0, 99), "ignore_eos": rng.random() < 0.5}
+        elif kind == "pattern":
+            step |= {"stop_regex": rng.choice(["[aeiou]{2}", r"\s[a-z]", "(x|qu)+e?"]), "temperature": 1.3}
+        elif kind == "several":
+            step |= {
+                "n": rng.choice([1, 2, 3]),
+                "keep": rng.choice(["first", "best"]),
+                "temperature": 1.1,
+                "max_tokens": 8,
+            }
+        elif kind == "again":
+            step |= {"retry": {"max": 20, "until": f"len({name}) > 6"}, "temperature": 1.2, "max_tokens": 6}
+            step["ignore_eos"] = True
         elif kind == "regex":
             step |= {"regex": rng.choice(PATTERNS), "max_tokens": 24}
         elif kind == "fresh":  # nobody has compiled this one before

@@ -120,10 +120,10 @@ async def soak(folder: Path, *, seconds: float, programs: int = 64, seed: int = 
 
 
 @contextlib.asynccontextmanager
-async def _backend(folder: Path, slots: int | None) -> AsyncIterator[LocalBackend]:
+async def _backend(folder: Path, slots: int | None, *, prefix_cache: bool = True) -> AsyncIterator[LocalBackend]:
     """An engine with memory for `slots` tokens, None for enough."""
     loaded = load_model(folder)
-    config = EngineConfig(weights="fp32", debug=slots is not None)
+    config = EngineConfig(weights="fp32", debug=slots is not None, prefix_cache=prefix_cache)
     if slots is not None:
         config = EngineConfig(weights="fp32", debug=True, max_kv_bytes=slots * _bytes_per_token(), step_tokens=96)
     backend = LocalBackend(Engine(loaded, config))

@@ -11,6 +11,7 @@ import pytest
 from sglspec.analysis import load_program
 from sglspec.diagnostics import Report
 from sglspec.document.read import source_from_text
+from tests.soak.alone import compare
 from tests.soak.programs import case
 from tests.soak.run import Totals, model_folder, soak
 
@@ -26,6 +27,11 @@ async def test_many_programs_with_random_cancels(tmp_path: Path) -> None:
     assert totals.engine["preempted"] > 0 and totals.engine["evicted"] > 0
     assert len(totals.cancelled_in) >= 3, "requests are cancelled in different states"
     assert totals.growth() < 100
+
+
+async def test_programs_give_the_same_alone_and_among_others(tmp_path: Path) -> None:
+    found = await compare(model_folder(tmp_path / "model"), programs=25)
+    assert found.preempted > 0 and found.largest_batch > 8 and found.sampled > 5
 
 
 def test_growth_is_the_last_third_against_the_middle_one() -> None:
@@ -64,6 +70,9 @@ KEYS = [
     "regex",
     "fields",
     "stop",
+    "stop_regex",
+    "n",
+    "retry",
     "temperature",
     "check",
     "fail",

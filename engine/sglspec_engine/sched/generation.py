@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 
 import numpy as np
 from torch import Tensor
@@ -13,6 +14,7 @@ from sglspec_engine.kv.lease import Lease
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.reply import Cancelled, Stream
 from sglspec_engine.sample import Bools, Floats, Sampler, likeliest, log_probability
+from sglspec_engine.sched.healing import Border, loose_tokens
 from sglspec_engine.sched.work import Work
 from sglspec_engine.text.stream import TextStream
 from sglspec_engine.text.thinking import Thinking
@@ -34,13 +36,17 @@ class GenerationModel:
 @dataclass(frozen=True, slots=True)
 class Committed:
     """What a generation leaves in the context: tokens after the prompt, the first `thought` of them thinking, then text
-    whose tokens a stop cut."""
+    whose tokens a stop cut.
+
+    healed: bytes of `tokens` that spell the end of the prompt's text anew; `prompt` has no tokens for those.
+    """
 
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     rest: str
     usage: Usage
     thought: int = 0
+    healed: int = 0
 
 
 class Generation(Work):
@@ -59,16 +65,25 @@ class Generation(Work):
         stream: Stream,
         settled: Callable[[Committed | None], None],
         metrics: Metrics,
+        tail: bytes = b"",
     ) -> None:
-        super().__init__(lease, prompt, len(prompt) - 1)
+        """tail: the text at the prompt's end that the first tokens may spell in another way."""
+        heals = request.max_tokens > 0 and request.reasoning is None
+        loose = loose_tokens(model.vocabulary, prompt, tail) if heals else 0
+        kept = len(prompt) - loose
+        super().__init__(lease, prompt, kept - 1)
         self._request = request
         self._model = model
-        self._prompt = tuple(prompt)
+        self._whole = tuple(prompt)
+        self._prompt = self._whole[:kept]
+        self._border = Border(model.vocabulary, model.vocabulary.decode_bytes(prompt[kept:]))
+        self._healed = 0
+        # _whole: the prompt's tokens; _prompt: those that stay. _healed: bytes of `_tokens` that spell the others.
         self._stream = stream
         self._settled = settled
         self._metrics = metrics
         self._constraint: Constraint | None = None
-        self._sampler = Sampler(request.sampling, request.noise_key, model.vocabulary.size, prompt)
+        self._sampler = Sampler(request.sampling, request.noise_key, model.vocabulary.size, self._prompt)
         self._ends: frozenset[int] = model.ends | frozenset(request.stop_token_ids)
         self._tokens: list[int] = []
         self._forced: list[int] = []
@@ -87,7 +102,8 @@ class Generation(Work):
     @property
     def bound(self) -> int:
         """See `Work`."""
-        return min(len(self._prompt) + self._request.max_tokens, self._model.max_context)
+        respelled = len(self._prompt) + max(self._healed, len(self._border.owed))
+        return min(max(len(self._whole), respelled) + self._request.max_tokens, self._model.max_context)
 
     def constrain(self, constraint: Constraint) -> None:
         """Set what the text must match, before the first token."""
@@ -96,15 +112,19 @@ class Generation(Work):
     def take(self, logits: Tensor) -> list[Work]:
         """See `Work`. One token per row of logits: the forced one that the row was computed for, else a chosen one."""
         sent: list[Token] = []
-        for row in logits:
+        for place, row in enumerate(logits, self.wanted_from + 1):
             finish = self._step(row.numpy(), sent)
             if finish is not None:
                 self._end(sent, *finish)
                 return []
-        self._stream.put(_delta(sent))
-        old = self.wanted_from + 1
-        ahead = self._forced if self._model.jump else ()
-        self.known[old:] = [*self._tokens[old - len(self._prompt) :], *ahead]
+            if place == len(self.known):
+                break  # the rows after it followed tokens that another one took the place of
+        if sent:
+            self._stream.put(_delta(sent))
+        if self._tokens:
+            old = max(self.wanted_from + 1, len(self._prompt))
+            ahead = self._forced if self._model.jump else ()
+            self.known[old:] = [*self._tokens[old - len(self._prompt) :], *ahead]
         self.wanted_from = len(self._prompt) + len(self._tokens) - 1
         return [self]
 
@@ -122,8 +142,7 @@ class Generation(Work):
         if self.closed:
             return
         self.closed = True
-        self._trim(len(self._prompt) + len(self._tokens))
-        self._settled(Committed(self._prompt, tuple(self._tokens), "", self._usage(), self._thought))
+        self._settle(*self._surviving())
         self._stream.fail(Cancelled())
 
     def _step(self, logits: Floats, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
@@ -134,6 +153,8 @@ class Generation(Work):
         thinking = self._phase()
         if thinking is None and self._constraint is not None and self._constraint.finished():
             return ("constraint", None)
+        if self._border.owed:
+            return self._respell(logits, sent)
         forced = bool(self._forced)
         if forced:
             id = self._forced.pop(0)
@@ -148,6 +169,34 @@ class Generation(Work):
                 forced = int(np.count_nonzero(allowed)) == 1
             position = len(self._prompt) + len(self._tokens)
             id = self._sampler.choose(logits, position, allowed, self._banned() if allowed is None else ())
+        return self._add(id, logits, sent, forced, thinking)
+
+    def _respell(self, logits: Floats, sent: list[Token]) -> tuple[FinishReason, str | int | None] | None:
+        """Choose a token that spells the end of the prompt's text anew, or the rest of it and more. See `_step`."""
+        owed = len(self._border.owed)
+        allowed = self._border.allowed(self._constraint, logits)
+        place = len(self._prompt) + len(self._tokens)
+        id = self._sampler.choose(logits, place, allowed)
+        size = len(self._model.vocabulary.token_bytes[id])
+        if not self._tokens and id == self._whole[place]:
+            self._prompt = self._whole[: place + 1]
+        elif not self._tokens:
+            self._healed = owed
+            del self.known[place:]
+            self._trim(place)
+        if size > owed:
+            return self._add(id, logits, sent, int(np.count_nonzero(allowed)) == 1)
+        self._border.take(self._model.vocabulary.token_bytes[id])
+        self._sampler.see(id)
+        if not self._healed:
+            return None
+        self._tokens.append(id)
+        return ("length", None) if place + 1 >= self._model.max_context else None
+
+    def _add(
+        self, id: int, logits: Floats, sent: list[Token], forced: bool, thinking: Thinking | None = None
+    ) -> tuple[FinishReason, str | int | None] | None:
+        """Count a token and add it, unless it is one that ends the text. See `_step`."""
         self._generated += 1
         self._forced_count += forced
         self._metrics.sampled_tokens += not forced
@@ -277,6 +326,10 @@ class Generation(Work):
         """Add a token to context and text. Returns how the text ends, None where it goes on."""
         id = token.id
         data = self._model.vocabulary.token_bytes[id]
+        owed = len(self._border.owed)
+        added = self._border.beyond(id) if owed else [id]
+        self._border.take(data)
+        data = data[owed:]
         if self._thinking is not None and not self._thinking.over:
             self._begin_answer(self._thinking)
             self._skipped = len(data) - len(data.lstrip())
@@ -288,12 +341,14 @@ class Generation(Work):
         if self._text.matched is not None:
             return ("stop", self._text.matched)
         if self._constraint is not None:
-            self._constraint.advance(id)
+            for one in added or ():
+                self._constraint.advance(one)
             if self._constraint.finished():
                 return ("constraint", None)
             if not self._forced:
                 ahead = self._request.max_tokens - self._generated
-                self._forced = [f for f in self._constraint.forced() if f not in self._ends][:ahead]
+                forced = takewhile(lambda one: one not in self._ends, self._constraint.forced())
+                self._forced = list(islice(forced, ahead))
         return self._full()
 
     def _end(self, sent: list[Token], reason: FinishReason, matched: str | int | None) -> None:
@@ -302,10 +357,7 @@ class Generation(Work):
         thinking = self._thinking
         unfinished = thinking is not None and not thinking.over
         rest = thinking.finish() if thinking is not None and unfinished else self._text.finish()
-        tokens, left = self._surviving()
-        self._trim(len(self._prompt) + len(tokens))
-        usage = self._usage()
-        self._settled(Committed(self._prompt, tokens, left, usage, self._thought))
+        usage = self._settle(*self._surviving())
         if sent and rest:
             last = sent[-1]
             sent[-1] = replace(last, text=last.text + rest)
@@ -319,22 +371,32 @@ class Generation(Work):
         finally:
             self._stream.finish(None)
 
+    def _settle(self, tokens: tuple[int, ...], rest: str) -> Usage:
+        """Leave tokens and text in the context. Without tokens the prompt is what it was."""
+        self._trim(len(self._prompt) + len(tokens))
+        usage = self._usage()
+        prompt, healed = (self._prompt, self._healed) if tokens else (self._whole, 0)
+        self._settled(Committed(prompt, tokens, rest, usage, self._thought, healed))
+        return usage
+
     def _surviving(self) -> tuple[tuple[int, ...], str]:
         """The tokens that stay, and the text of the token that a stop cut in two.
 
-        The cut goes back to a token boundary from where the rest is whole characters.
+        The cut goes back to a token boundary from where the rest is whole characters. Where it would go back into the
+        prompt's text, no token stays: that text is as it was.
         """
-        if self._text.matched is None:
-            return tuple(self._tokens), ""
         table = self._model.vocabulary.token_bytes
         thought, answer = self._tokens[: self._thought], self._tokens[self._thought :]
-        keep = self._skipped + self._text.surviving_bytes if self._text.surviving_bytes else 0
         ends = [0]
         for id in answer:
             ends.append(ends[-1] + len(table[id]))
         data = b"".join(table[id] for id in answer)
+        kept = self._skipped + self._text.surviving_bytes if self._text.surviving_bytes else 0
+        keep = ends[-1] if self._text.matched is None else self._healed + kept
         last = max(i for i, end in enumerate(ends) if end <= keep)
         for count in range(last, -1, -1):
+            if ends[count] <= self._healed and self._healed:
+                return (), data[self._healed : keep].decode("utf-8", "ignore")
             try:
                 return (*thought, *answer[:count]), data[ends[count] : keep].decode("utf-8")
             except UnicodeDecodeError:
@@ -346,7 +408,7 @@ class Generation(Work):
             self.lease.truncate(length)
 
     def _usage(self) -> Usage:
-        return Usage(len(self._prompt), self.computed, self.reused, self._generated, self._forced_count)
+        return Usage(len(self._whole), self.computed, self.reused, self._generated, self._forced_count)
 
 
 def _delta(sent: Sequence[Token]) -> Delta:

@@ -10,10 +10,15 @@ Tokens are the engine's state and text is derived, so both directions have to be
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sglspec_engine.text.clone import Clones, Place
 from sglspec_engine.text.files import AddedToken, TokenizerFiles
@@ -28,8 +33,22 @@ class Control:
 
 
 Part = Control | str
+Ids = NDArray[np.int64]
 After = Control | Literal["start", "text"]
 """What stands left of the text to encode: "start": nothing; a `Control`; "text": other text, generated or not."""
+
+_REMEMBERED = 64
+"""Beginnings of tokens for which it is kept what may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Tokens that begin with certain bytes and go on. ids [n], without control tokens; rest [n]: an id whose bytes are
+    what follows; first [n]: one whose only byte is the first of those; -1 where there is none."""
+
+    ids: Ids
+    rest: Ids
+    first: Ids
 
 
 class Vocabulary:
@@ -65,6 +84,7 @@ class Vocabulary:
         self._by_text: dict[str, int] = {t.content: t.id for t in added}
         self._clones = Clones(files)
         self._splitter = files.splitter(added)
+        self._beyond: dict[bytes, Beyond] = {}
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
@@ -120,6 +140,60 @@ class Vocabulary:
         """The bytes that `ids` add to a text."""
         table = self.token_bytes
         return b"".join(table[i] for i in ids)
+
+    def beginning_with(self, data: bytes) -> Ids:
+        """The ids, without control tokens, whose bytes begin with `data`; those that are `data` come first."""
+        ordered, ids = self._ordered
+        first = bisect_left(ordered, data)
+        end = bisect_left(ordered, True, lo=first, key=lambda found: not found.startswith(data))
+        return ids[first:end]
+
+    def spelled(self, data: bytes) -> Ids:
+        """The ids, without control tokens, whose bytes are `data`."""
+        ordered, ids = self._ordered
+        return ids[bisect_left(ordered, data) : bisect_right(ordered, data)]
+
+    def beyond(self, data: bytes) -> Beyond:
+        """The tokens that begin with `data` and go on."""
+        found = self._beyond.get(data)
+        if found is None:
+            ids = self.beginning_with(data)[len(self.spelled(data)) :]
+            known, size = self._by_bytes, len(data)
+            rests = [self.token_bytes[id][size:] for id in map(int, ids)]
+            rest = np.array([known.get(one, -1) for one in rests], dtype=np.int64)
+            first = np.array([known.get(one[:1], -1) for one in rests], dtype=np.int64)
+            if len(self._beyond) >= _REMEMBERED:
+                self._beyond.clear()
+            found = self._beyond[data] = Beyond(ids, rest, first)
+        return found
+
+    def spell(self, data: bytes) -> list[int] | None:
+        """Ids whose bytes are `data`, the longest token first at each place; not how the model would write it. None
+        where the vocabulary cannot spell it that way."""
+        known = self._by_bytes
+        found: list[int] = []
+        while data:
+            length = next((n for n in range(min(len(data), self._longest), 0, -1) if data[:n] in known), 0)
+            if not length:
+                return None
+            found.append(known[data[:length]])
+            data = data[length:]
+        return found
+
+    @cached_property
+    def _ordered(self) -> tuple[list[bytes], Ids]:
+        """The bytes of ordinary tokens in order, and their ids."""
+        pairs = sorted((data, id) for id, data in enumerate(self.token_bytes) if data and id not in self.control_ids)
+        return [data for data, _ in pairs], np.array([id for _, id in pairs], dtype=np.int64)
+
+    @cached_property
+    def _by_bytes(self) -> dict[bytes, int]:
+        ordered, ids = self._ordered
+        return dict(zip(ordered, ids.tolist(), strict=True))
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._by_bytes), default=0)
 
     def describe(self, id: int) -> str:
         """A token for people: control tokens by their own text, broken UTF-8 as escapes."""

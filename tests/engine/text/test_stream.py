@@ -66,6 +66,23 @@ def test_no_part_of_a_stop_is_ever_shown(text: str, stops: list[str]) -> None:
     assert final.startswith(shown)
 
 
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(data=st.data(), text=st.text(min_size=1, max_size=24), keep=st.booleans())
+def test_all_of_unicode(data: st.DataObject, text: str, keep: bool) -> None:
+    """Stops out of the text itself, beginnings of them too, over every plane: what was shown is what stays."""
+    places = st.integers(0, len(text) - 1)
+    stops = data.draw(st.lists(st.tuples(places, st.integers(1, 5)).map(lambda p: text[p[0] : sum(p)]), max_size=3))
+    stops += data.draw(st.lists(st.text(min_size=1, max_size=2).map(lambda more: text[-1] + more), max_size=2))
+    final, matched, _ = one_shot(text.encode(), stops, keep)
+    stream, shown = TextStream(stops, keep), ""
+    for chunk in cut(text.encode(), data.draw(st.lists(st.integers(0, 96), max_size=20))):
+        shown += stream.push(chunk)
+        assert final.startswith(shown)
+    shown += stream.finish()
+    assert (shown, stream.matched) == (final, matched)
+    assert shown.count("\ufffd") <= text.count("\ufffd")
+
+
 def test_a_stop_across_and_inside_pushes() -> None:
     stream = TextStream(["END"])
     assert [stream.push(b"one E"), stream.push(b"N"), stream.push(b"D two")] == ["one ", "", ""]
