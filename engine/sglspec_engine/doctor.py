@@ -22,6 +22,6 @@ def machine_report() -> tuple[str, ...]:
 
 def settings_report(config: EngineConfig) -> tuple[str, ...]:
     """What would be chosen for a model that nobody has named. Raises EngineError("unsupported") for what cannot be."""
-    device, kind = device_called(config.device), type_called(config.dtype)
+    device, kind = device_called(config.device), type_called(config.float_type)
     packing = choose(config.weights, device, kind)
     return (*config.resolve().reasons, why_packed(config.weights, packing, device, kind))
