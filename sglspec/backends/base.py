@@ -53,6 +53,11 @@ class ValueFinish(Finish):
     value: object = None
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceholderFinish(ValueFinish):
+    """A finish whose value only stands for one: it keeps no constraint."""
+
+
 @runtime_checkable
 class Session(Protocol):
     """A context on a backend. Not safe for two operations at once; forks are independent of each other."""
@@ -141,6 +146,7 @@ __all__ = [
     "GenRequest",
     "Method",
     "Origin",
+    "PlaceholderFinish",
     "Role",
     "RoleClose",
     "RoleOpen",

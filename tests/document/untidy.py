@@ -110,13 +110,19 @@ class Untidy:
         broken = self.maybe(0.3)
         out = opening
         for number, part in enumerate(parts):
-            out += ("," if number else "") + (self.tail() + " " * (indent + 3) if broken else self.random.choice(["", " "]))
+            out += ("," if number else "") + (
+                self.tail() + " " * (indent + 3) if broken else self.random.choice(["", " "])
+            )
             out += part
         return out + (self.tail() + " " * (indent + 1) if broken else self.random.choice(["", " "])) + closing
 
     def scalar(self, value: Any, *, key: bool = False) -> str:
         if not isinstance(value, str):
-            return {None: "null", True: "true", False: "false"}.get(value, repr(value)) if value is None or isinstance(value, bool) else repr(value)
+            return (
+                {None: "null", True: "true", False: "false"}.get(value, repr(value))
+                if value is None or isinstance(value, bool)
+                else repr(value)
+            )
         plain = value.replace(" ", "").replace("-", "").isalpha() and value.strip() == value and value.isascii()
         if plain and value not in ("null", "- dash") and "\n" not in value and self.maybe(0.6):
             return value
