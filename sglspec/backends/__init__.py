@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sglspec.backends.base import Backend, EngineError
 from sglspec.backends.switches import engine_settings
 from sglspec.diagnostics import Diagnostic, SpecError, sentence
+
+if TYPE_CHECKING:
+    from sglspec.backends.rendering import RenderingBackend
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
@@ -62,6 +65,22 @@ async def report_engine(model: str | None, engine: Mapping[str, object]) -> tupl
         return await report_local(None if model is None else resolve(model), **settings)
 
 
+def open_rendering(replies: Path | None = None, model: str | None = None) -> RenderingBackend:
+    """A backend that records what a model would see. model: whose chat template and tokenizer to take; weights are
+    not read. Raises SpecError as `open_backend` does."""
+    from sglspec.backends.rendering import RenderingBackend
+    from sglspec.backends.scripted import read_replies
+
+    known = read_replies(replies) if replies is not None else {}
+    if model is None:
+        return RenderingBackend(known)
+    with _as_diagnostics(model):
+        from sglspec.backends.local import ModelMarkup
+        from sglspec.models import resolve
+
+        return RenderingBackend(known, ModelMarkup(resolve(model)))
+
+
 async def _open_local(model: str, settings: dict[str, Any]) -> Backend:
     with _as_diagnostics(model):
         from sglspec.backends.local import open_local
@@ -95,4 +114,4 @@ def _missing(problem: ImportError) -> Diagnostic:
     return Diagnostic("S607", message, help="Run `pip install 'sglspec[local]'`.")
 
 
-__all__ = ["DEFAULT_MODEL", "Backend", "check_engine", "open_backend", "report_engine"]
+__all__ = ["DEFAULT_MODEL", "Backend", "check_engine", "open_backend", "open_rendering", "report_engine"]

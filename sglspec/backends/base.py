@@ -54,6 +54,11 @@ class ValueFinish(Finish):
     value: object = None
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceholderFinish(ValueFinish):
+    """A finish whose value only stands for one: it keeps no constraint."""
+
+
 @runtime_checkable
 class Session(Protocol):
     """A context on a backend. Not safe for two operations at once; forks are independent of each other."""
@@ -142,6 +147,7 @@ __all__ = [
     "GenRequest",
     "Method",
     "Origin",
+    "PlaceholderFinish",
     "Reasoning",
     "Role",
     "RoleClose",

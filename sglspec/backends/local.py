@@ -11,13 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglspec.backends.base import Capabilities, Concat, EngineError, Session
+from sglspec.backends.base import Capabilities, Concat, EngineError, Role, Session
+from sglspec.backends.rendering import Piece
 from sglspec_engine.config import EngineConfig, prepare_process
 from sglspec_engine.types import Delta, GenRequest, Method, Scores, Segment, TraceToken, Usage
 
 if TYPE_CHECKING:
     from sglspec_engine.engine import Engine
     from sglspec_engine.session import Session as EngineSession
+    from sglspec_engine.text.chat import ChatTemplate
+    from sglspec_engine.text.tokens import Part
 
 
 async def open_local(path: str | Path, **options: Any) -> LocalBackend:
@@ -157,3 +160,59 @@ class LocalSession:
     async def close(self) -> None:
         """Let go of what the context holds. Idempotent."""
         await self._session.close()
+
+
+class ModelMarkup:
+    """What a model's tokenizer and chat template make of a context; see `sglspec.backends.rendering.Markup`. Weights
+    are not read, and torch is not loaded."""
+
+    def __init__(self, path: Path) -> None:
+        from sglspec_engine.text.chat import ChatTemplate
+        from sglspec_engine.text.tokens import Vocabulary
+
+        self.name: str = path.name
+        self._vocabulary = Vocabulary.load(path)
+        self._chat: ChatTemplate | EngineError
+        try:
+            self._chat = ChatTemplate.load(path, self._vocabulary)
+        except EngineError as error:  # a program without roles needs none
+            self._chat = error
+
+    @property
+    def _template(self) -> ChatTemplate:
+        if isinstance(self._chat, EngineError):
+            raise EngineError(self._chat.kind, str(self._chat))
+        return self._chat
+
+    def require_chat(self) -> None:
+        _ = self._template
+
+    def start(self) -> list[Piece]:
+        return self._shown(self._vocabulary.start_parts())
+
+    def open(self, role: Role, *, first: bool) -> list[Piece]:
+        return self._shown(self._template.open(role, first=first))
+
+    def close(self, role: Role) -> list[Piece]:
+        return self._shown(self._template.close(role))
+
+    def trims(self, role: Role) -> tuple[bool, bool]:
+        return self._template.trims(role)
+
+    def count(self, pieces: Sequence[Piece]) -> int:
+        parts: list[Part] = []
+        total, begun = 0, False
+        for piece in (*pieces, None):
+            if piece is not None and piece.kind != "blank":
+                control = self._vocabulary.control(piece.text) if piece.kind == "control" else None
+                parts.append(control or piece.text)
+                continue
+            total += len(self._vocabulary.encode(parts, after="text" if begun else "start"))
+            parts, begun = [], True
+        return total
+
+    def _shown(self, parts: Sequence[Part]) -> list[Piece]:
+        return [
+            Piece("scaffold", part) if isinstance(part, str) else Piece("control", self._vocabulary.describe(part.id))
+            for part in parts
+        ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli import check, doctor, explain, models, run, schema, serve, version
+from sglspec.cli import check, doctor, explain, fmt, models, new, render, run, schema, serve, upgrade, version
 from sglspec.cli.options import Command
 
 
@@ -37,6 +37,10 @@ def _build() -> typer.Typer:
     )
     app.command(cls=Command)(run.run)
     app.command(cls=Command)(check.check)
+    app.command(cls=Command)(render.render)
+    app.command(cls=Command)(fmt.fmt)
+    app.command(cls=Command)(upgrade.upgrade)
+    app.command(cls=Command)(new.new)
     app.command(cls=Command)(schema.schema)
     app.add_typer(models.build(), name="models")
     app.command(cls=Command)(explain.explain)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sglspec.cli.complain import Texts
+from sglspec.cli.documents import documents, read_document
 from sglspec.cli.exits import NO, OK, backend_code, document_code
-from sglspec.cli.inputs import text_source
-from sglspec.cli.options import one_of, wrong
+from sglspec.cli.options import DocumentPaths, one_of
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, put
 
 if TYPE_CHECKING:
     from sglspec.analysis.program import Program
     from sglspec.diagnostics import Diagnostic
-
-ENDINGS = (".sglspec.yaml", ".sglspec.yml", ".sglspec.json")
 
 
 class Format(StrEnum):
@@ -32,10 +28,7 @@ class Format(StrEnum):
 
 
 def check(
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH...", help="Documents, folders with *.sglspec.yaml/.yml/.json in them, or -."),
-    ],
+    paths: DocumentPaths,
     format: Annotated[
         str, typer.Option("--format", metavar="text|json", help="How to print what was found.")
     ] = Format.text.value,
@@ -51,8 +44,8 @@ def check(
     """Report every mistake of documents. Exit code 1 if there are errors."""
     face = one_of(Format, format, "--format")
     texts, stdin = Texts(), StandardInput()
-    documents = [file for path in paths for file in _documents(path)]
-    checked = [_check(file, stdin, texts) for file in documents]
+    files = [file for path in paths for file in documents(path)]
+    checked = [_check(file, stdin, texts) for file in files]
     if backend is not None or model is not None:
         _ask(checked, backend, model, texts)
     found = [problem for _, problems in checked for problem in problems]
@@ -65,35 +58,18 @@ def check(
         if len(found) > MAX_REPORTED:
             note(f"sglspec: and {len(found) - MAX_REPORTED} more, not listed")
     else:
-        put(texts.render(found, sys.stdout) + _summary(len(documents), faulty, clean=not found))
+        put(texts.render(found, sys.stdout) + _summary(len(files), faulty, clean=not found))
     code = document_code(found)
     raise typer.Exit(NO if code == OK and strict and found else code)
-
-
-def _documents(path: str) -> Iterator[str]:
-    """The files that a path stands for. A file is taken whatever its name."""
-    if not Path(path).is_dir():
-        yield path
-        return
-    found = False
-    for folder, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if name.endswith(ENDINGS):
-                found = True
-                yield str(Path(folder) / name)
-    if not found:
-        raise wrong(f"The folder {path!r} holds no {', no '.join(f'*{end}' for end in ENDINGS)}.", "PATH")
 
 
 def _check(file: str, stdin: StandardInput, texts: Texts) -> tuple[Program | None, list[Diagnostic]]:
     """The program, None where there are errors, and all that was found."""
     from sglspec.analysis import load_program
     from sglspec.diagnostics import Report, SpecError
-    from sglspec.document.read import read_source
 
     try:
-        source = text_source(stdin.read("check -"), StandardInput.NAME) if file == "-" else read_source(file)
+        source = read_document(file, "check -", stdin)
     except SpecError as error:
         return None, list(error.diagnostics)
     report = Report(source.name)

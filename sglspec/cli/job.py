@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sglspec import backends
-from sglspec.analysis import load_program
 from sglspec.backends.switches import split_switches
 from sglspec.cli.complain import Refused, Texts
-from sglspec.cli.exits import INTERRUPTED, backend_code, document_code, run_code
+from sglspec.cli.documents import load
+from sglspec.cli.exits import INTERRUPTED, backend_code, run_code
 from sglspec.cli.fault import report_fault
-from sglspec.cli.inputs import read_inputs, text_source
+from sglspec.cli.inputs import read_inputs
 from sglspec.cli.interrupt import GRACE, Interrupts
 from sglspec.cli.live import Live, StatusLine
 from sglspec.cli.options import wrong
 from sglspec.cli.run import Stream
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, outputs_text, printable, put, to_json, wants_color
-from sglspec.diagnostics import Diagnostic, Report, SpecError
-from sglspec.document.read import read_source
+from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.runtime.run import Run, RunOptions, start
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def perform(job: Job) -> int:
     texts, stdin = Texts(), StandardInput()
     try:
         engine = _engine(job)
-        program = _program(job, stdin, texts)
+        program = load(job.spec, stdin, texts)
         given = read_inputs(program, job.inputs, job.settings, stdin, texts)
         trace = _open_trace(job.trace)
         with Interrupts() as interrupts:
@@ -88,23 +87,6 @@ def _refused_face(refusal: Refused) -> dict[str, Any]:
     found = [d.as_dict() for d in refusal.diagnostics]
     error = next((d for d in found if d["severity"] == "error"), None)
     return {"status": "refused", "error": error, "diagnostics": found}
-
-
-def _program(job: Job, stdin: StandardInput, texts: Texts) -> Program:
-    """The checked document. Lints are left to `check`; on a terminal one line says that there are some."""
-    try:
-        source = text_source(stdin.read("SPEC"), StandardInput.NAME) if job.spec == "-" else read_source(job.spec)
-    except SpecError as error:
-        raise Refused(document_code(error.diagnostics), error.diagnostics) from None
-    report = Report(source.name)
-    program = load_program(texts.keep(source), report)
-    found = report.sorted()
-    if program is None or report.has_errors:
-        raise Refused(document_code(found), found)
-    if found and sys.stderr.isatty():
-        count = f"{len(found)} warning{'' if len(found) == 1 else 's'}"
-        note(f"{count}; see: sglspec check {source.name}")
-    return program
 
 
 def _engine(job: Job) -> dict[str, Any]:

@@ -19,6 +19,27 @@ EngineOption = Annotated[
     ),
 ]
 
+DocumentArgument = Annotated[str, typer.Argument(metavar="SPEC", help="The document; - reads it from standard input.")]
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="An input, read as its declared type. name:=JSON, name=@FILE, name=@- (standard input), name=@@text "
+        "for a text that begins with @. Can be repeated; wins over --input.",
+    ),
+]
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="FILE", help="A YAML or JSON mapping of inputs; - is standard input."),
+]
+DocumentPaths = Annotated[
+    list[str],
+    typer.Argument(metavar="PATH...", help="Documents, folders with *.sglspec.yaml/.yml/.json in them, or -."),
+]
+CheckOption = Annotated[bool, typer.Option("--check", help="Change nothing; exit code 1 if something would change.")]
+DiffOption = Annotated[bool, typer.Option("--diff", help="Change nothing; print what would change.")]
+
 
 def wrong(message: str, option: str) -> typer.BadParameter:
     """A usage error (exit code 2) about the value of an option. `message` is a sentence."""

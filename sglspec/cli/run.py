@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli.options import EngineOption, one_of, whole_number, wrong
+from sglspec.cli.options import DocumentArgument, EngineOption, InputOption, SettingOption, one_of, whole_number, wrong
 
 
 class Stream(StrEnum):
@@ -18,20 +18,9 @@ class Stream(StrEnum):
 
 
 def run(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="The document; - reads it from standard input.")],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="An input, read as its declared type. name:=JSON, name=@FILE, name=@- (standard input), name=@@text "
-            "for a text that begins with @. Can be repeated; wins over --input.",
-        ),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="FILE", help="A YAML or JSON mapping of inputs; - is standard input."),
-    ] = None,
+    spec: DocumentArgument,
+    settings: SettingOption = None,
+    inputs: InputOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as one JSON object.")] = False,
     stream: Annotated[
         str | None,

@@ -15,7 +15,7 @@ MAX_SHOWN = 60
 _PLAIN = re.compile(r"[A-Za-z0-9_.][\w .!?;/()+-]*\Z")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*(?:\[\])?)\s*[=:]\s*(\S.*)\Z", re.DOTALL)
 _EACH = re.compile(r"([A-Za-z_]\w*)\s+in\s+(\S.*)\Z", re.DOTALL)
-_LIST_TYPE = re.compile(r"(?:(?:list|array)\s*[\[<(]\s*(\w+)\s*[\])>]|(\w+)\[\])\Z", re.IGNORECASE)
+LIST_TYPE = re.compile(r"(?:(?:list|array)\s*[\[<(]\s*(\w+)\s*[\])>]|(\w+)\[\])\Z", re.IGNORECASE)
 _DECLARATION = "a type word or a declaration"
 
 MISSING = {
@@ -138,7 +138,7 @@ def type_word(key: str, text: str) -> str | None:
     """`list[string]`, `string[]` and `string?` where a type word stands."""
     if text.endswith("?") and text[:-1] in TYPE_WORDS:
         return f"Write `{key}: {{type: {text[:-1]}, optional: true}}`."
-    match = _LIST_TYPE.match(text)
+    match = LIST_TYPE.match(text)
     if match is None:
         return None
     items = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}.get(

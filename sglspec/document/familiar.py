@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sglspec.diagnostics.suggest import nearest
@@ -39,6 +40,13 @@ ROLES = {
     "ai": "assistant", "bot": "assistant", "model": "assistant",
 }  # fmt: skip
 
+_CERTAIN = frozenset({
+    "generate", "choose", "choices", "options", "foreach", "parallel", "switch", "let", "assign", "assert", "raise",
+    "human", "ai", "bot", "json_schema", "pattern", "max_new_tokens", "stop_sequences", "temp", "output", "input",
+    "params", "parameters", "choices_method", "str", "int", "float", "double", "bool", "list", "dict",
+})  # fmt: skip
+"""Those of FAMILIAR that always mean the same as our word, so that it can be put in their place."""
+
 READY = tuple(verb.name for verb in VERBS.values() if verb.ready)
 """The verbs that this build runs; no message offers another one."""
 
@@ -72,6 +80,26 @@ def guess_key(word: str, model: type[Model], kind: str = "") -> str | None:
         if lowered in DECLARATION:
             return DECLARATION[lowered]
     return guess(word, offered(model))
+
+
+def certain(word: str, candidates: Sequence[str]) -> str | None:
+    """The candidate that a word is without any doubt: the same meaning elsewhere, or the same word but for case,
+    `-` and `_`, or a plural."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower().replace("-", "_")
+    if snake in _CERTAIN and FAMILIAR[snake] in candidates:
+        return FAMILIAR[snake]
+    return next((name for name in (snake, snake + "s", snake.removesuffix("s")) if name in candidates), None)
+
+
+def certain_key(word: str, model: type[Model], kind: str = "") -> str | None:
+    """The key of a model that a word is without any doubt; `kind` as for `guess_key`."""
+    if model is Decl:
+        lowered = word.lower().replace("-", "_")
+        if lowered in ("min", "max"):
+            return bound(lowered, kind) if kind else None
+        if lowered in DECLARATION:
+            return DECLARATION[lowered]
+    return certain(word, offered(model))
 
 
 def bound(word: str, kind: str) -> str:

@@ -25,6 +25,7 @@ from sglspec.backends.base import (
     EngineError,
     Finish,
     GenRequest,
+    PlaceholderFinish,
     Scores,
     Session,
     Token,
@@ -119,6 +120,8 @@ def show(frame: Frame, step: Gen, delta: Delta) -> None:
 
 def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | None) -> Any:
     """The typed value of what was generated (or scripted). SpecError when it breaks its constraint."""
+    if isinstance(finish, PlaceholderFinish):
+        return finish.value
     if isinstance(finish, ValueFinish):
         return _scripted_value(frame, step, finish.value, constraint)
     if constraint is None:

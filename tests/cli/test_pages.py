@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
@@ -13,6 +15,7 @@ import pytest
 from sglspec.backends import DEFAULT_MODEL
 from sglspec.backends.base import TraceToken, Usage
 from sglspec.cli import exits
+from sglspec.cli.new import TEMPLATES
 from sglspec.diagnostics import Diagnostic
 from sglspec.runtime.events import TERMINAL, Event
 from sglspec.runtime.result import Result, Status
@@ -23,7 +26,20 @@ CLI = (ROOT / "docs" / "cli.md").read_text("utf-8")
 RESULTS = (ROOT / "docs" / "results.md").read_text("utf-8")
 SERVER = (ROOT / "docs" / "server.md").read_text("utf-8")
 
-COMMANDS = ("run", "check", "schema", "models ls", "models pull", "explain", "serve", "version")
+COMMANDS = (
+    "run",
+    "check",
+    "render",
+    "fmt",
+    "upgrade",
+    "new",
+    "schema",
+    "models ls",
+    "models pull",
+    "explain",
+    "serve",
+    "version",
+)
 
 
 def section(page: str, heading: str) -> str:
@@ -66,6 +82,26 @@ def test_the_replies_of_the_page(cli, write):
         "person": {"name": "Ada", "born": 1815},
         "tags": ["red", "round"],
     }
+
+
+CONSOLE = re.findall(r"```console\n\$ (?:(printf .*) \| )?sglspec (.*)\n((?:.*\n)*?)```", CLI)
+
+
+@pytest.mark.parametrize(("feed", "arguments", "shown"), CONSOLE, ids=lambda text: text[:24])
+def test_what_the_page_shows_is_what_is_printed(cli, feed, arguments, shown, tmp_path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    stdin = subprocess.run(["bash", "-c", feed or "true"], capture_output=True, check=True).stdout.decode()
+    done = cli(*shlex.split(arguments), stdin=stdin)
+    assert (done.code, done.out) == (0, shown)
+
+
+def test_the_page_shows_something():
+    assert {arguments.split()[0] for _, arguments, _ in CONSOLE} == {"render", "fmt", "upgrade"}
+
+
+def test_every_template_is_in_the_page():
+    text = section(CLI, "sglspec new")
+    assert all(f"`{name}`" in text for name in TEMPLATES)
 
 
 def test_every_key_of_a_result():
