@@ -19,7 +19,7 @@ from sglspec.cli.fault import report_fault
 from sglspec.cli.inputs import read_inputs, text_source
 from sglspec.cli.interrupt import GRACE, Interrupts
 from sglspec.cli.live import Live, StatusLine
-from sglspec.cli.options import wrong
+from sglspec.cli.options import host_tools, wrong
 from sglspec.cli.run import Stream
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, outputs_text, printable, put, to_json, wants_color
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sglspec.backends.base import TraceToken
     from sglspec.runtime.events import Event
     from sglspec.runtime.result import Result
+    from sglspec.tools import Tools
 
 CLOSING = 5.0
 """Seconds that a backend has to close."""
@@ -52,6 +53,7 @@ class Job:
     backend: str | None
     model: str | None
     engine: tuple[str, ...]
+    tools: tuple[str, ...]
     seed: int | None
     trace: Path | None
 
@@ -68,11 +70,12 @@ def perform(job: Job) -> int:
     texts, stdin = Texts(), StandardInput()
     try:
         engine = _engine(job)
-        program = _program(job, stdin, texts)
+        tools = host_tools(job.tools)
+        program = _program(job, tools, stdin, texts)
         given = read_inputs(program, job.inputs, job.settings, stdin, texts)
         trace = _open_trace(job.trace)
         with Interrupts() as interrupts:
-            result = asyncio.run(_Performance(job, program, engine, texts, trace).run(given, interrupts))
+            result = asyncio.run(_Performance(job, program, engine, tools, texts, trace).run(given, interrupts))
             code = run_code(result.status, result.error)
             return interrupts.code or code if code == INTERRUPTED else code
     except Refused as refusal:
@@ -90,14 +93,15 @@ def _refused_face(refusal: Refused) -> dict[str, Any]:
     return {"status": "refused", "error": error, "diagnostics": found}
 
 
-def _program(job: Job, stdin: StandardInput, texts: Texts) -> Program:
+def _program(job: Job, tools: Tools, stdin: StandardInput, texts: Texts) -> Program:
     """The checked document. Lints are left to `check`; on a terminal one line says that there are some."""
     try:
         source = text_source(stdin.read("SPEC"), StandardInput.NAME) if job.spec == "-" else read_source(job.spec)
     except SpecError as error:
         raise Refused(document_code(error.diagnostics), error.diagnostics) from None
     report = Report(source.name)
-    program = load_program(texts.keep(source), report)
+    # a script answers for tools that are not here
+    program = load_program(texts.keep(source), report, None if (job.backend or "").startswith("scripted") else tools)
     found = report.sorted()
     if program is None or report.has_errors:
         raise Refused(document_code(found), found)
@@ -127,10 +131,13 @@ def _open_trace(path: Path | None) -> IO[str] | None:
 
 
 class _Performance:
-    def __init__(self, job: Job, program: Program, engine: dict[str, Any], texts: Texts, trace: IO[str] | None) -> None:
+    def __init__(
+        self, job: Job, program: Program, engine: dict[str, Any], tools: Tools, texts: Texts, trace: IO[str] | None
+    ) -> None:
         self._job = job
         self._program = program
         self._engine = engine
+        self._tools = tools
         self._texts = texts
         self._trace = trace
         self._printed = False
@@ -142,7 +149,8 @@ class _Performance:
         backend = await self._open()
         try:
             seed = _random_seed() if self._job.seed is None else self._job.seed
-            run = start(self._program, given, backend, RunOptions(seed, trace=self._trace is not None))
+            options = RunOptions(seed, trace=self._trace is not None, tools=self._tools)
+            run = start(self._program, given, backend, options)
             with interrupts.cancelling(run.cancel):
                 result = await _follow(run, self._listener())
             self._status.clear()
