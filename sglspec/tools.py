@@ -202,8 +202,8 @@ class Tools:
 
 
 def load_tools(modules: Sequence[str], *, installed: bool = True) -> Tools:
-    """The tools of these modules (a dotted name, or a path that ends in .py), and of installed packages. Raises ToolsFault.
-    The modules' code runs."""
+    """The tools of these modules (a dotted name, or a path that ends in .py), and of installed packages. The modules'
+    code runs. Raises ToolsFault."""
     return Tools((one for module in modules for one in _of_module(module)), installed=installed)
 
 

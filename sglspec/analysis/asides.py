@@ -28,6 +28,8 @@ def walk_scratch(flow: Flow, step: Scratch) -> None:
             help = f"Did you mean `{close}`?" if close else None
             message = f"no step of this `scratch` binds `{name}`"
             flow.report.add(flow.document.diagnostic("S301", message, site.node, help=help))
+        elif name in flow.names.inputs:
+            continue  # the step inside that binds it has the message
         elif name not in end.bound and not site.append and end.alive and not end.muted:
             message = f"`{name}` does not have a value on every path through this `scratch`"
             help = f"Start the `scratch` with `- set: {{{name}: null}}`."
