@@ -32,6 +32,8 @@ from sglspec.expressions.library_regex import REGEX
 from sglspec.expressions.library_text import TEXT
 from sglspec.runtime.limits import Bounds
 from sglspec.runtime.result import Result
+from sglspec.runtime.threads import MOST
+from sglspec.tools import MAX_RESULT, load_tools
 from sglspec_engine.config import EngineConfig
 
 ROOT = Path(__file__).parent.parent
@@ -130,6 +132,17 @@ def test_every_setting_of_the_engine_is_in_its_page():
     table = (ROOT / "docs" / "engine.md").read_text("utf-8").split("## Settings\n", 1)[1].split("\n## ", 1)[0]
     rows = "\n".join(line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `"))
     assert [field.name for field in fields(EngineConfig) if f"`{field.name}`" not in rows] == []
+
+
+def test_the_example_of_a_tool_is_one(tmp_path: Path):
+    page = (ROOT / "docs" / "tools.md").read_text("utf-8")
+    block = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    (tmp_path / "shop.py").write_text(block[1], "utf-8")
+    found = load_tools([str(tmp_path / "shop.py")]).find("stock")
+    assert found is not None and found.function(item="apple") == {"count": 3, "enough": True}
+    for number in (MAX_RESULT, MOST):
+        assert f"{number:,}" in page
 
 
 def test_what_constraints_take():

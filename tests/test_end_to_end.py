@@ -14,6 +14,7 @@ import pytest_asyncio
 from sglspec.analysis import load_program
 from sglspec.analysis.program import Program
 from sglspec.backends.local import LocalBackend, open_local
+from sglspec.calculator import calculate
 from sglspec.diagnostics import Report
 from sglspec.document.nodes import to_python
 from sglspec.document.read import parse, read_source, source_from_text
@@ -72,6 +73,8 @@ OBEYED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "04": lambda out: is_grade(out["grade"]) and len(out["judgment"]) == 3,
     "05": lambda out: all(isinstance(value, (str, int)) for value in out["contact"].values()),
     "06": lambda out: out["stars"] in (1, 2, 3, 4, 5) and isinstance(out["recommended"], bool),
+    "17": lambda out: out["turns"] == 2,
+    "19": lambda out: out["result"] == calculate(out["expression"]),
     "10": lambda out: re.fullmatch(r"\d{4}-\d{2}-\d{2}", out["date"]) is not None,
 }
 """What the constraints of an example promise about its outputs."""

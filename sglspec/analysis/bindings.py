@@ -79,8 +79,10 @@ class _Collector:
             case Fork():
                 self._fork(step)
             case Scratch():
+                inner = _Collector()
+                inner.steps(step.scratch)
                 for target in step.export or ():
-                    self.target(target)
+                    (self.appended if target.name in inner.appended else self.plain).setdefault(target.name)
             case Call() | Include() | Tool():
                 self.into(step.into)
             case _:

@@ -151,6 +151,7 @@ class ChatChecker:
                 self._block(step.do, tails, replace(inside, capture=True))
                 return tails
             case Messages():
+                self._not_inside(step, inside)
                 return OTHER
             case _:
                 return tails
@@ -201,15 +202,22 @@ class ChatChecker:
                 return _Effect(frozenset(), True)
 
     def _role(self, step: Role, inside: _Inside) -> None:
+        self._not_inside(step, inside)
+        self._block(step.steps, OTHER, _Inside(role=step.VERB, capture=inside.capture))
+
+    def _not_inside(self, step: Role | Messages, inside: _Inside) -> None:
+        """Messages stand neither in a message nor in a `capture`."""
+        what = f"`{step.VERB}` is a message" if isinstance(step, Role) else "`messages` appends messages"
         if inside.role is not None:
-            message = f"`{step.VERB}` is a message inside a message (`{inside.role}`)"
+            message = f"{what} inside a message (`{inside.role}`)"
             help = "Move it out: start a new step at the level of the other messages."
             self.report.add(self.document.diagnostic("S208", message, step.verb_node, help=help))
         elif inside.capture:
             message = f"`capture` holds no messages, found `{step.VERB}`"
             help = f"Put the `capture` inside the message: `{step.VERB}: [{{capture: x, do: [...]}}]`."
+            if isinstance(step, Messages):
+                help = "Move it out of the `capture`."
             self.report.add(self.document.diagnostic("S208", message, step.verb_node, help=help))
-        self._block(step.steps, OTHER, _Inside(role=step.VERB, capture=inside.capture))
 
     def _stray_text(self, step: TextStep | Raw | Image | Video) -> None:
         node = step.node if isinstance(step, TextStep) else step.verb_node

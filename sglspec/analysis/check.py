@@ -17,15 +17,17 @@ from sglspec.document.fields import Param, Target
 from sglspec.document.load import Document, Partial, read_document
 from sglspec.document.model import NOT_YET_KEYS, Gen, Outputs, Return, TextStep
 from sglspec.document.nodes import Mapping, Node, Source
+from sglspec.tools import Tools
 
 
-def load_program(source: Source, report: Report) -> Program | None:
-    """Reads, validates and checks. None when the report has errors."""
+def load_program(source: Source, report: Report, tools: Tools | None = None) -> Program | None:
+    """Reads, validates and checks. None when the report has errors. tools: what the host offers; when None, a tool that
+    is not known is a warning."""
     document = read_document(source, report)
     if isinstance(document, Partial):
         _check_rest(document, source, report)
         return None
-    return check(document, report) if document is not None else None
+    return check(document, report, tools) if document is not None else None
 
 
 SURE = frozenset(
@@ -51,7 +53,7 @@ def _check_rest(partial: Partial, source: Source, report: Report) -> None:
         report.add(problem)
 
 
-def check(document: Document, report: Report) -> Program | None:
+def check(document: Document, report: Report, tools: Tools | None = None) -> Program | None:
     """Every static check. None when the report has errors; warnings alone give a program."""
     spec = document.spec
     _not_yet(document, report)
@@ -68,7 +70,7 @@ def check(document: Document, report: Report) -> Program | None:
         ChatChecker(document, report).check(spec.steps)
     names = Names.of(document, report)
     gens = GenChecker(document, report, {}, faulty)
-    flow = Flow(document, report, names, gens)
+    flow = Flow(document, report, names, gens, tools or Tools(installed=True), tools is not None)
     if spec.defaults is not None:
         flow.params(spec.defaults)
         gens.sampling(spec.defaults, None)
@@ -129,6 +131,9 @@ def _outputs(document: Document, report: Report, flow: Flow) -> None:
         for target in outputs.names:
             if target.name in names.inputs:
                 names.read.add(target.name)
+                if target.name in names.secrets:
+                    message = f"the secret input `{target.name}` would be shown as an output"
+                    report.add(document.diagnostic("S308", message, target.node))
             elif target.name not in names.bound_in and target.name not in returned:
                 _unknown_output(document, report, target, names)
         return
@@ -149,7 +154,10 @@ def _twice(document: Document, report: Report, outputs: Outputs) -> None:
 def _unknown_output(document: Document, report: Report, target: Target, names: Names) -> None:
     name = target.name
     help: str | None = None
-    if name in names.hidden_in:
+    if name in names.kept_in:
+        message = f"the output `{name}` is bound only inside a `scratch` that does not export it"
+        help = f"Add it to its `export: [{name}]`."
+    elif name in names.hidden_in:
         message = f"the output `{name}` is bound only inside a fork that brings back records"
         help = "Name the variable of `into` instead."
     elif name in names.loop_variables:

@@ -17,9 +17,10 @@ BOUNDS = (
     "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems",
     "maxItems",
 )  # fmt: skip
+ROLES = ("system", "user", "assistant")
 _MESSAGE = {
     "type": "object",
-    "properties": {"role": {"enum": ["system", "user", "assistant"]}, "content": {"type": "string"}},
+    "properties": {"role": {"enum": [*ROLES]}, "content": {"type": "string"}},
     "required": ["role", "content"],
     "additionalProperties": False,
 }
@@ -143,8 +144,8 @@ def _check(decl: Decl, value: Any, place: str) -> str | None:
                 return found
     if isinstance(value, dict) and decl.properties is not None:
         return _check_properties(decl.properties, cast("dict[str, Any]", value), place)
-    if kind == "messages":
-        return _check_messages(cast("list[Any]", value), where)
+    if kind == "messages" and (problem := check_messages(value)) is not None:
+        return where + problem
     return None
 
 
@@ -248,11 +249,20 @@ def _check_properties(properties: Mapping[str, Decl], value: dict[str, Any], pla
     return None
 
 
-def _check_messages(value: list[Any], where: str) -> str | None:
-    for index, item in enumerate(value):
+def check_messages(value: Any) -> str | None:
+    """What is wrong with a value as a list of messages; None when nothing is."""
+    if not isinstance(value, list):
+        return f"expected a list of messages, found {_found(value)}"
+    for index, item in enumerate(cast("list[Any]", value), 1):
         message = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-        if message.get("role") not in ("system", "user", "assistant") or not isinstance(message.get("content"), str):
-            return f"{where}item {index + 1} is not a message like {{role: user, content: text}}"
+        role, content = message.get("role"), message.get("content")
+        if "role" not in message or not isinstance(content, str):
+            return f"item {index} is not a message like {{role: user, content: text}}"
+        if role not in ROLES:
+            shown = role if isinstance(role, str) else _found(role)
+            return f"item {index} has the role {_shown(shown)}; roles are {', '.join(ROLES)}"
+        if others := [key for key in message if key not in ("role", "content")]:
+            return f"item {index} has the key {_shown(others[0])}; a message has a `role` and a `content`, nothing else"
     return None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sglspec.analysis import later
+from sglspec.analysis.asides import walk_scratch
 from sglspec.analysis.choices import check_choices
 from sglspec.analysis.forks import walk_fork
 from sglspec.analysis.gens import GenChecker
@@ -13,9 +14,10 @@ from sglspec.analysis.lints import last_newline, no_comment
 from sglspec.analysis.names import Names, narrowed
 from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
-from sglspec.analysis.scopes import Jumps, Place, State
+from sglspec.analysis.scopes import Place, State
 from sglspec.analysis.sites import Site, own_sites, set_key
 from sglspec.analysis.texts import Compiler, expressions_of
+from sglspec.analysis.tooluse import walk_tool
 from sglspec.analysis.types import (
     ANY,
     STRING,
@@ -61,6 +63,7 @@ from sglspec.document.nodes import Node, Scalar
 from sglspec.document.nodes import Sequence as SequenceNode
 from sglspec.expressions import ast
 from sglspec.expressions.syntax import Expression, Template
+from sglspec.tools import Tools
 
 PARAMS = (
     "max_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty",
@@ -76,6 +79,9 @@ class Flow:
     report: Report
     names: Names
     gens: GenChecker
+    tools: Tools
+    host_known: bool
+    """Whether `tools` are all that the host offers."""
     state: State = field(default_factory=State)
     place: Place = field(default_factory=Place)
     compiler: Compiler = field(init=False)
@@ -196,6 +202,12 @@ class Flow:
                 walk_while(self, step)
             case Fork():
                 walk_fork(self, step)
+            case Scratch():
+                walk_scratch(self, step)
+            case Tool():
+                walk_tool(self, step)
+            case Messages():
+                self._messages(step)
             case Break() | Continue() | Return() | Fail():
                 self._leave(step)
             case Check():
@@ -238,7 +250,7 @@ class Flow:
             type = check_choices(self.document, self.report, step, compiled)
         elif compiled is not None:
             listed = infer(compiled.root, self.lookup)
-            self._not_a_list(listed, step.choices, "from")
+            self._not_a_list(listed, step.choices.expr, "from")
             type = listed.items or ANY
         self._bind(step, type)
 
@@ -262,22 +274,20 @@ class Flow:
         for name in narrowed(compiled.root)[0] if compiled is not None else ():
             known(self, self.state, name)
 
+    def _messages(self, step: Messages) -> None:
+        compiled = self.compiler.expression(step.messages)
+        if compiled is not None:
+            self._not_a_list(infer(compiled.root, self.lookup), step.messages, "messages")
+
     def _not_yet(self, step: AnyStep) -> None:
         """Steps of later builds: their names count, so that one message is enough."""
         match step:
-            case Messages():
-                self.compiler.expression(step.messages)
-            case Call() | Include() | Tool():
+            case Call() | Include():
                 self.names.secrets_allowed = not isinstance(step, Include)
                 for value in (step.args or {}).values():
                     self.value(value.node)
                 self.names.secrets_allowed = False
                 self._bind(step, ANY)
-            case Scratch():
-                self.inside(step.scratch, self.state.part(), self.place.in_fork(None, Jumps()))
-                for target in step.export or ():
-                    site = Site(target.name, target.append, target.node, id(step))
-                    self.names.bind(site, ANY, self.state, self.place)
             case _:
                 pass
 
@@ -295,14 +305,14 @@ class Flow:
         if compiled is None:
             return ANY, False
         listed = infer(compiled.root, self.lookup)
-        self._not_a_list(listed, items, "in")
+        self._not_a_list(listed, items.expr, "in")
         return listed.items or ANY, isinstance(compiled.root, ast.ListLit) and bool(compiled.root.items)
 
-    def _not_a_list(self, type: Type, items: Items, key: str) -> None:
-        if type.kind not in ("any", "array", "null") and not type.nullable and items.expr is not None:
+    def _not_a_list(self, type: Type, expr: Expr | None, key: str) -> None:
+        if type.kind not in ("any", "array", "null") and not type.nullable and expr is not None:
             what = {"string": "a text", "object": "an object", "boolean": "true or false"}.get(type.kind, "a number")
             message = f"`{key}` needs a list, and this is {what}"
-            self.report.add(self.document.diagnostic("S408", message, items.expr.node))
+            self.report.add(self.document.diagnostic("S408", message, expr.node))
 
     def _leave(self, step: Break | Continue | Return | Fail) -> None:
         match step:
@@ -321,7 +331,7 @@ class Flow:
         around = self.place.around
         if around is None:
             self._misplaced(step, f"`{step.VERB}` stands outside of any loop")
-        elif around == "capture" or (around == "fork" and isinstance(step, Break)):
+        elif around in ("capture", "scratch") or (around == "fork" and isinstance(step, Break)):
             help = "`continue` ends the branch." if around == "fork" else None
             self._misplaced(step, f"`{step.VERB}` cannot leave a `{around}`", help)
         elif self.place.jumps is not None and not self.state.muted:

@@ -10,7 +10,7 @@ from sglspec.diagnostics import Diagnostic, sentence
 from sglspec.document.model import Decl, Spec
 from sglspec.document.nodes import to_python
 
-__all__ = ["bind_inputs", "check_input", "coerce_text", "type_of"]
+__all__ = ["bind_inputs", "check_input", "coerce_text", "secret_texts", "type_of"]
 
 
 def bind_inputs(spec: Spec, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Diagnostic]]:
@@ -27,6 +27,8 @@ def bind_inputs(spec: Spec, given: Mapping[str, Any]) -> tuple[dict[str, Any], l
         if name in given and not (given[name] is None and _has_fallback(decl)):
             value = fill(decl, given[name])
             message = check_input(decl, value)
+            if message is not None and decl.secret:
+                message = "it does not fit its declaration"  # the details show the value
             if message is not None:
                 problems.append(Diagnostic("S401", sentence(f"input `{name}`: {message}")))
             values[name] = value
@@ -37,6 +39,23 @@ def bind_inputs(spec: Spec, given: Mapping[str, Any]) -> tuple[dict[str, Any], l
         else:
             problems.append(_missing(name, decl))
     return values, problems
+
+
+def secret_texts(spec: Spec, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The texts in secret inputs, the longest first. Shorter ones than MIN_SECRET are not told from other text."""
+    waiting = [values[name] for name, decl in spec.inputs.items() if decl.secret]
+    found: set[str] = set()
+    for value in waiting:  # grows while it is walked
+        if isinstance(value, str):
+            found.add(value)
+        elif isinstance(value, list):
+            waiting += cast("list[Any]", value)
+        elif isinstance(value, dict):
+            waiting += cast("dict[str, Any]", value).values()
+    return tuple(sorted((text for text in found if len(text) >= MIN_SECRET), key=len, reverse=True))
+
+
+MIN_SECRET = 4
 
 
 def fill(decl: Decl, value: Any) -> Any:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 VERBS = {
-    "tool": "Run the tool outside, and give its result to the program as an input.",
     "call": "Run the other program by itself, and give its outputs to this one as inputs.",
     "include": "Write its steps here.",
-    "messages": "Repeat over it: `for: m`, `in: history`, and in `do` for each role a step such as "
-    '`{if: m.role == "user", then: {user: "{{ m.content }}"}}`.',
     "image": "Describe in text what it shows: this build reads text only.",
     "video": "Describe in text what it shows: this build reads text only.",
-    "scratch": "Use a fork of one named branch, whose text is dropped: `fork: {aside: [...]}`.",
 }
 KEYS = {
     "use": "Write everything into this document.",

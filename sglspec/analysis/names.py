@@ -14,7 +14,7 @@ from sglspec.diagnostics import MAX_REPORTED, Related, Report
 from sglspec.document.advice import bad_name
 from sglspec.document.fields import NAME, RESERVED, Target
 from sglspec.document.load import Document
-from sglspec.document.model import For, Fork, Set
+from sglspec.document.model import For, Fork, Scratch, Set
 from sglspec.document.nodes import Node, Scalar
 from sglspec.expressions import ast
 from sglspec.expressions.names import NameUse
@@ -48,6 +48,8 @@ class Names:
     """Every name that some step binds in the main scope, with the first place."""
     hidden_in: Mapping[str, Node]
     """Names that are bound only inside branches whose fork brings back records."""
+    kept_in: Mapping[str, Node]
+    """Names that are bound only inside a `scratch` that does not export them."""
     loop_variables: Mapping[str, Node]
     appending: frozenset[str]
     read: set[str] = field(default_factory=set[str])
@@ -62,6 +64,7 @@ class Names:
         for site in sites(spec.steps):
             bound.setdefault(site.name, site.node)
         hidden: dict[str, Node] = {}
+        kept: dict[str, Node] = {}
         loops: dict[str, Node] = {}
         for step in every_step(spec.steps):
             for site in own_sites(step):
@@ -69,13 +72,17 @@ class Names:
                     appending.add(site.name)
                 if site.name not in bound:
                     hidden.setdefault(site.name, site.node)
-            if isinstance(step, For):
+            if isinstance(step, Scratch):
+                for site in sites(step.scratch):
+                    if site.name not in bound:
+                        kept.setdefault(site.name, site.node)
+            elif isinstance(step, For):
                 loops.setdefault(step.var.name, step.var.node)
             elif isinstance(step, Fork) and isinstance(step.spec, Target):
                 loops.setdefault(step.spec.name, step.spec.node)
         inputs = {name: of_decl(decl) for name, decl in spec.inputs.items()}
         secrets = frozenset(name for name, decl in spec.inputs.items() if decl.secret)
-        return Names(document, report, inputs, secrets, bound, hidden, loops, frozenset(appending))
+        return Names(document, report, inputs, secrets, bound, hidden, kept, loops, frozenset(appending))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -116,6 +123,11 @@ class Names:
         if name in self.loop_variables:
             message = f"`{name}` is the variable of a loop or fork and lives in its `do` only"
             self._fault("S301", message, use, node, related=self._first(self.loop_variables[name]))
+            return
+        if name in self.kept_in:
+            message = f"`{name}` is bound inside a `scratch` that does not export it"
+            help = f"Add it to its `export: [{name}]`."
+            self._fault("S301", message, use, node, help, self._first(self.kept_in[name]))
             return
         if name in self.hidden_in:
             message = f"`{name}` is bound inside a fork that brings back records"

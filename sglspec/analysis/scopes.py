@@ -93,8 +93,8 @@ class Jumps:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a step stands. `around` is the nearest of loop, fork and capture; `sealed` the nearest fork or capture,
-    which `return` may not leave; `locals` are the variables of the loops and forks around."""
+    """Where a step stands. `around` is the nearest of loop, fork, scratch and capture; `sealed` the nearest that is
+    no loop, which `return` may not leave; `locals` are the variables of the loops and forks around."""
 
     loop: bool = False
     around: str | None = None
@@ -110,6 +110,9 @@ class Place:
 
     def in_capture(self) -> Place:
         return replace(self, around="capture", sealed="capture", jumps=None)
+
+    def in_scratch(self) -> Place:
+        return replace(self, around="scratch", sealed="scratch", jumps=None)
 
     def _with(self, variable: str | None) -> frozenset[str]:
         return self.locals | {variable} if variable is not None else self.locals

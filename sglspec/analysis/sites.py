@@ -72,8 +72,9 @@ def sites(steps: Iterable[AnyStep]) -> Iterator[Site]:
             case Fork():
                 yield from _of_fork(step)
             case Scratch():
+                appended = {site.name for site in sites(step.scratch) if site.append}
                 for target in step.export or ():
-                    yield Site(target.name, target.append, target.node, id(step))
+                    yield Site(target.name, target.name in appended, target.node, id(step))
             case _:
                 for block in children(step):
                     yield from sites(block)

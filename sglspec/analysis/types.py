@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from sglspec.analysis.declarations import type_of
+from sglspec.analysis.declarations import ROLES, type_of
 from sglspec.document.model import Decl
 from sglspec.document.nodes import to_python
 from sglspec.expressions import ast
@@ -86,6 +86,9 @@ def of_value(value: Any) -> Type:
             return Type("object")
 
 
+MESSAGE = Type("object", fields={"role": Type("string", choices=ROLES), "content": STRING})
+
+
 def of_choices(values: list[Any]) -> Type:
     """One of several literals, as `select` and `enum` give them."""
     if not values:
@@ -104,7 +107,7 @@ def of_decl(decl: Decl) -> Type:
         return replace(of_choices(cast("list[Any]", values)), nullable=nullable) if isinstance(values, list) else ANY
     kind = type_of(decl)
     if kind == "messages":
-        return Type("array", nullable=nullable)
+        return Type("array", items=MESSAGE, nullable=nullable)
     if kind in ("image", "video", "any"):
         return ANY
     fields = {name: of_decl(inner) for name, inner in decl.properties.items()} if decl.properties is not None else None

@@ -45,6 +45,8 @@ class Capabilities:
     images: bool = False
     concurrent: bool = True
     """False: branches run one after another in order (scripted replies are taken in that order)."""
+    tools: bool = True
+    """False: tools are not run, the sessions are ToolReplies and answer for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,15 @@ class Session(Protocol):
         ...
 
 
+class ToolReplies(Protocol):
+    """A session that knows what tools answer, so that none has to run."""
+
+    def tool_reply(self, labels: Sequence[str]) -> object:
+        """The result of a tool step that is known by any of these keys, the first that has a reply. Raises
+        EngineError("no_reply")."""
+        ...
+
+
 @runtime_checkable
 class Backend(Protocol):
     """Where sessions come from. One per process and model; closing it ends every session."""
@@ -158,6 +169,7 @@ __all__ = [
     "Session",
     "TextSegment",
     "Token",
+    "ToolReplies",
     "TraceToken",
     "Usage",
     "ValueFinish",

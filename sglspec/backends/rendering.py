@@ -29,7 +29,7 @@ from sglspec.backends.base import (
 )
 from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
 
-Kind = Literal["control", "scaffold", "author", "input", "generated", "tool", "blank"]
+Kind = Literal["control", "scaffold", "author", "input", "generated", "thinking", "tool", "blank"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,10 @@ class Script:
             self._candidates[key] = cast("list[Any]", found)
         return self._candidates[key][index]
 
+    def take_any(self, keys: Sequence[str]) -> Any:
+        """The next reply for the first of these keys that the script has; as `take` for the first when it has none."""
+        return self._next(next((key for key in keys if key in self._replies), keys[0]))
+
     def _next(self, key: str) -> Any:
         if key not in self._replies:
             raise EngineError("no_reply", f"the script has no reply for `{key}`" if key else "a step has no name")
@@ -84,7 +88,7 @@ class ScriptedBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(grammar=False, concat_kv=True, concurrent=False)
+        return Capabilities(grammar=False, concat_kv=True, concurrent=False, tools=False)
 
     def require_chat(self) -> None:
         return
@@ -148,6 +152,9 @@ class ScriptedSession:
         index = list(choices).index(reply)
         flat = tuple(1.0 if i == index else 0.0 for i in range(len(choices)))
         return Scores(index, flat, flat)
+
+    def tool_reply(self, labels: Sequence[str]) -> object:
+        return self._script.take_any(labels)
 
     async def fork(self, n: int) -> list[Session]:
         return [ScriptedSession(self._script, self._text) for _ in range(n)]

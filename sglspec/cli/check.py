@@ -13,13 +13,14 @@ import typer
 from sglspec.cli.complain import Texts
 from sglspec.cli.documents import documents, read_document
 from sglspec.cli.exits import NO, OK, backend_code, document_code
-from sglspec.cli.options import DocumentPaths, one_of
+from sglspec.cli.options import DocumentPaths, ToolsOption, host_tools, one_of
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, put
 
 if TYPE_CHECKING:
     from sglspec.analysis.program import Program
     from sglspec.diagnostics import Diagnostic
+    from sglspec.tools import Tools
 
 
 class Format(StrEnum):
@@ -40,12 +41,14 @@ def check(
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="The model that the backend runs, as for `sglspec run`.")
     ] = None,
+    tools: ToolsOption = None,
 ) -> None:
     """Report every mistake of documents. Exit code 1 if there are errors."""
     face = one_of(Format, format, "--format")
     texts, stdin = Texts(), StandardInput()
     files = [file for path in paths for file in documents(path)]
-    checked = [_check(file, stdin, texts) for file in files]
+    host = host_tools(tools) if tools else None
+    checked = [_check(file, stdin, texts, host) for file in files]
     if backend is not None or model is not None:
         _ask(checked, backend, model, texts)
     found = [problem for _, problems in checked for problem in problems]
@@ -63,7 +66,9 @@ def check(
     raise typer.Exit(NO if code == OK and strict and found else code)
 
 
-def _check(file: str, stdin: StandardInput, texts: Texts) -> tuple[Program | None, list[Diagnostic]]:
+def _check(
+    file: str, stdin: StandardInput, texts: Texts, tools: Tools | None
+) -> tuple[Program | None, list[Diagnostic]]:
     """The program, None where there are errors, and all that was found."""
     from sglspec.analysis import load_program
     from sglspec.diagnostics import Report, SpecError
@@ -73,7 +78,7 @@ def _check(file: str, stdin: StandardInput, texts: Texts) -> tuple[Program | Non
     except SpecError as error:
         return None, list(error.diagnostics)
     report = Report(source.name)
-    program = load_program(texts.keep(source), report)
+    program = load_program(texts.keep(source), report, tools)
     return program, report.sorted()
 
 

@@ -18,6 +18,7 @@ from sglspec.cli.streams import note
 if TYPE_CHECKING:
     from sglspec.analysis.program import Program
     from sglspec.document.nodes import Source
+    from sglspec.tools import Tools
 
 ENDINGS = (".sglspec.yaml", ".sglspec.yml", ".sglspec.json")
 
@@ -45,9 +46,9 @@ def read_document(file: str, user: str, stdin: StandardInput) -> Source:
     return text_source(stdin.read(user), StandardInput.NAME) if file == "-" else read_source(file)
 
 
-def load(spec: str, stdin: StandardInput, texts: Texts) -> Program:
-    """The checked document. Lints are left to `check`; on a terminal one line says that there are some. Raises Refused
-    for one with errors."""
+def load(spec: str, stdin: StandardInput, texts: Texts, tools: Tools | None = None) -> Program:
+    """The checked document, with the `tools` that a host offers where they are known. Lints are left to `check`; on a
+    terminal one line says that there are some. Raises Refused for one with errors."""
     from sglspec.analysis import load_program
     from sglspec.diagnostics import Report, SpecError
 
@@ -56,7 +57,7 @@ def load(spec: str, stdin: StandardInput, texts: Texts) -> Program:
     except SpecError as error:
         raise Refused(document_code(error.diagnostics), error.diagnostics) from None
     report = Report(source.name)
-    program = load_program(texts.keep(source), report)
+    program = load_program(texts.keep(source), report, tools)
     found = report.sorted()
     if program is None or report.has_errors:
         raise Refused(document_code(found), found)

@@ -19,7 +19,7 @@ from sglspec.cli.fault import report_fault
 from sglspec.cli.inputs import read_inputs
 from sglspec.cli.interrupt import GRACE, Interrupts
 from sglspec.cli.live import Live, StatusLine
-from sglspec.cli.options import wrong
+from sglspec.cli.options import host_tools, wrong
 from sglspec.cli.run import Stream
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, outputs_text, printable, put, to_json, wants_color
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sglspec.backends.base import TraceToken
     from sglspec.runtime.events import Event
     from sglspec.runtime.result import Result
+    from sglspec.tools import Tools
 
 CLOSING = 5.0
 """Seconds that a backend has to close."""
@@ -51,6 +52,7 @@ class Job:
     backend: str | None
     model: str | None
     engine: tuple[str, ...]
+    tools: tuple[str, ...]
     seed: int | None
     trace: Path | None
 
@@ -67,11 +69,13 @@ def perform(job: Job) -> int:
     texts, stdin = Texts(), StandardInput()
     try:
         engine = _engine(job)
-        program = load(job.spec, stdin, texts)
+        tools = host_tools(job.tools)
+        # a script answers for tools that are not here
+        program = load(job.spec, stdin, texts, None if (job.backend or "").startswith("scripted") else tools)
         given = read_inputs(program, job.inputs, job.settings, stdin, texts)
         trace = _open_trace(job.trace)
         with Interrupts() as interrupts:
-            result = asyncio.run(_Performance(job, program, engine, texts, trace).run(given, interrupts))
+            result = asyncio.run(_Performance(job, program, engine, tools, texts, trace).run(given, interrupts))
             code = run_code(result.status, result.error)
             return interrupts.code or code if code == INTERRUPTED else code
     except Refused as refusal:
@@ -109,10 +113,13 @@ def _open_trace(path: Path | None) -> IO[str] | None:
 
 
 class _Performance:
-    def __init__(self, job: Job, program: Program, engine: dict[str, Any], texts: Texts, trace: IO[str] | None) -> None:
+    def __init__(
+        self, job: Job, program: Program, engine: dict[str, Any], tools: Tools, texts: Texts, trace: IO[str] | None
+    ) -> None:
         self._job = job
         self._program = program
         self._engine = engine
+        self._tools = tools
         self._texts = texts
         self._trace = trace
         self._printed = False
@@ -124,7 +131,8 @@ class _Performance:
         backend = await self._open()
         try:
             seed = _random_seed() if self._job.seed is None else self._job.seed
-            run = start(self._program, given, backend, RunOptions(seed, trace=self._trace is not None))
+            options = RunOptions(seed, trace=self._trace is not None, tools=self._tools)
+            run = start(self._program, given, backend, options)
             with interrupts.cancelling(run.cancel):
                 result = await _follow(run, self._listener())
             self._status.clear()

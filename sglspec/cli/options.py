@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from sglspec.tools import Tools
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -39,6 +43,26 @@ DocumentPaths = Annotated[
 ]
 CheckOption = Annotated[bool, typer.Option("--check", help="Change nothing; exit code 1 if something would change.")]
 DiffOption = Annotated[bool, typer.Option("--diff", help="Change nothing; print what would change.")]
+ToolsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="MODULE",
+        help="Offer the tools of a Python module, a dotted name or a path that ends in .py. Can be repeated. "
+        "Its code runs.",
+    ),
+]
+
+
+def host_tools(modules: Sequence[str], *, installed: bool = True) -> Tools:
+    """The tools of the modules that were named, and of installed packages. A usage error when they cannot be had."""
+    from sglspec.tools import ToolsFault, load_tools
+
+    try:
+        return load_tools(modules, installed=installed)
+    except ToolsFault as fault:
+        message = str(fault)
+        raise wrong(f"{message[:1].upper()}{message[1:]}.", "--tools") from None
 
 
 def wrong(message: str, option: str) -> typer.BadParameter:

@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli.options import DocumentArgument, EngineOption, InputOption, SettingOption, one_of, whole_number, wrong
+from sglspec.cli.options import (
+    DocumentArgument,
+    EngineOption,
+    InputOption,
+    SettingOption,
+    ToolsOption,
+    one_of,
+    whole_number,
+    wrong,
+)
 
 
 class Stream(StrEnum):
@@ -33,6 +42,7 @@ def run(
         str | None, typer.Option(metavar="NAME", help="A name that `sglspec models ls` shows, or a folder.")
     ] = None,
     engine: EngineOption = None,
+    tools: ToolsOption = None,
     seed: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Repeat a run that samples: its seed, from 0 to 2^64 - 1.")
     ] = None,
@@ -57,5 +67,5 @@ def run(
 
     path = None if trace is None else Path(trace)
     given = tuple(inputs or ()), tuple(settings or ())
-    job = Job(spec, *given, json, mode, backend, model, tuple(engine or ()), number, path)
+    job = Job(spec, *given, json, mode, backend, model, tuple(engine or ()), tuple(tools or ()), number, path)
     raise typer.Exit(perform(job))

@@ -9,7 +9,7 @@ import typer
 
 from sglspec.cli.complain import Texts
 from sglspec.cli.exits import backend_code
-from sglspec.cli.options import EngineOption, whole_number, wrong
+from sglspec.cli.options import EngineOption, ToolsOption, host_tools, whole_number, wrong
 
 
 def serve(
@@ -29,6 +29,7 @@ def serve(
         str | None, typer.Option(metavar="REF", help="Where programs run: local, or scripted:FILE.")
     ] = None,
     engine: EngineOption = None,
+    tools: ToolsOption = None,
 ) -> None:
     """Answer HTTP requests that bring a document and its inputs."""
     if not _loopback(host):
@@ -38,6 +39,7 @@ def serve(
             "--host",
         )
     number = whole_number(port, "--port", 0, 65535, "0 to 65535")
+    offered = host_tools(tools or (), installed=False)
     from sglspec.backends import check_engine
     from sglspec.backends.switches import split_switches
     from sglspec.diagnostics import SpecError
@@ -45,7 +47,7 @@ def serve(
 
     try:
         settings = check_engine(backend, split_switches(engine or ()))
-        listen(host=host, port=number, model=model, backend=backend, engine=settings)
+        listen(host=host, port=number, model=model, backend=backend, engine=settings, tools=offered)
     except SpecError as error:
         Texts().complain(error.diagnostics)
         raise typer.Exit(backend_code(error.diagnostics)) from None

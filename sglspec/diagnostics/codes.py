@@ -68,13 +68,14 @@ CODES: dict[str, Code] = _table(
     ("S306", "append-name", "An appending name used in another way"),
     ("S307", "unknown-output", "An output that the program does not have"),
     ("S308", "secret", "A secret input outside a tool or call"),
+    ("S320", "unknown-tool", "A tool that nobody registered"),
     # S4xx types
     ("S401", "input-type", "An input value of the wrong type"),
     ("S402", "missing-input", "A required input is missing"),
     ("S403", "unknown-input", "An input that the program does not declare"),
     ("S404", "choice-as-condition", "A chosen text used as a condition"),
     ("S405", "impossible-comparison", "A comparison that can never be true"),
-    ("S406", "function-arguments", "A function called with wrong arguments"),
+    ("S406", "function-arguments", "A function or tool called with wrong arguments"),
     ("S407", "unknown-type", "An unknown type word"),
     ("S408", "wrong-type", "A value of the wrong type"),
     # S5xx constraints
@@ -113,6 +114,8 @@ CODES: dict[str, Code] = _table(
     ("S713", "backend-failed", "The backend failed"),
     ("S714", "cancelled", "The run was cancelled"),
     ("S715", "retry-max", "No attempt of a generation was good enough"),
+    ("S716", "tool-failed", "A tool failed"),
+    ("S717", "tool-timeout", "A tool took too long"),
     ("S799", "internal", "A fault in sglspec"),
     # W… lints
     ("W101", "comment-cuts-text", "A # cut a text short"),

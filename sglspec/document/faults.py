@@ -150,7 +150,8 @@ class Faults:
             return f"Did you mean `{meant}`?"
         known = "Known here: " + ", ".join(offered(model)) + "."
         if model is Spec and name in VERBS:
-            shown = f"`- {name}: …`" if VERBS[name].ready else "`- user: …`"
+            # `messages` at the top is the habit of another format, not our verb
+            shown = f"`- {name}: …`" if VERBS[name].ready and name != "messages" else "`- user: …`"
             return f"Steps stand below `steps:`, for example {shown}."
         users = users_of(name)
         return f"`{name}` belongs to {', '.join(f'`{user}`' for user in users[:3])}. {known}" if users else known

@@ -214,7 +214,7 @@ class Assistant(Role):
     steps: StepList = Field(alias="assistant", description="The message: a text, or a list of steps.")
 
 
-@verb("messages", "Append a history of messages.", snippet="messages: ${1:history}", ready=False)
+@verb("messages", "Append a history of messages.", snippet="messages: ${1:history}")
 class Messages(Step):
     messages: ExprField = Field(description="An expression: a list of {role, content}.")
 
@@ -498,7 +498,7 @@ class Fork(Step):
         return self
 
 
-@verb("scratch", "Steps whose text is thrown away.", snippet="scratch:\n  - gen: ${1:x}\nexport: [${1:x}]", ready=False)
+@verb("scratch", "Steps whose text is thrown away.", snippet="scratch:\n  - gen: ${1:x}\nexport: [${1:x}]")
 class Scratch(Step):
     scratch: StepList = Field(description="The steps.")
     export: ListOf[NameField] | None = Field(None, description="Variables that come back.")
@@ -519,9 +519,7 @@ class Include(Step):
     into: IntoField | None = Field(None, description="Where its variables go.")
 
 
-@verb(
-    "tool", "Call a tool that the host registered.", snippet="tool: ${1:name}\nwith: {}\ninto: ${2:result}", ready=False
-)
+@verb("tool", "Call a tool that the host registered.", snippet="tool: ${1:name}\nwith: {}\ninto: ${2:result}")
 class Tool(Step):
     tool: PlainField = Field(description="The tool's name.")
     args: MapOf[ValueField] | None = Field(None, alias="with", description="Its arguments.")

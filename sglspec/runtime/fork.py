@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import sglspec.expressions as ev
@@ -14,6 +14,7 @@ from sglspec.backends.base import EngineError, Session
 from sglspec.diagnostics import SpecError
 from sglspec.document.fields import Param, Target
 from sglspec.document.model import AnyStep, Fork
+from sglspec.document.nodes import Node
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.limits import LimitReached
 from sglspec.runtime.needs import FALLBACK
@@ -45,16 +46,14 @@ async def run_fork(frame: Frame, step: Fork, run_steps: RunSteps) -> None:
     frame.scope.expect(_outer_names(step, names), gathered)
     fork_id = branches[0].frame.path.rsplit(".", 1)[0] if branches else ""
     frame.emit("fork.opened", step.verb_node, fork=fork_id, width=len(branches))
-    job = Join(frame, step, branches, names, gathered, run_steps, starts, records)
+    job = Join(frame, branches, gathered, run_steps, step, names, starts, records)
     frame.joins.append(job)
     if step.join in ("concat", "concat_kv"):
         await job.run()
         await _concat(frame, step, branches)
         await job.close()
-    elif frame.shared.backend.capabilities.concurrent:
-        frame.tasks.create_task(job.run_and_close())
     else:
-        await job.run_and_close()
+        await job.begin()
 
 
 def _bodies(step: Fork) -> list[list[AnyStep]]:
@@ -69,7 +68,7 @@ def _outer_names(step: Fork, names: BoundNames) -> list[str]:
 
 
 async def _open(frame: Frame, step: Fork) -> list[Branch]:
-    """Evaluate the width, check the bounds, and fork the session."""
+    """Evaluate the width, and open that many branches."""
     named = step.branches
     items: list[Bound | None]
     bodies: list[list[AnyStep]]
@@ -82,29 +81,36 @@ async def _open(frame: Frame, step: Fork) -> list[Branch]:
     else:
         items, bodies = await _fork_items(frame, step), []
         count = len(items)
-    shared = frame.shared
-    # Before anything of that size is made.
-    shared.limits.add_branches(count, frame.depth + 1, frame.at(step.verb_node))
+    lines = await open_lines(frame, count, step.verb_node)
     items = items or [None] * count
     bodies = bodies or [step.do or []] * count
-    frame.forks += 1
-    prefix = f"{frame.path}/{frame.forks}" if frame.path else str(frame.forks)
-    try:
-        sessions = await frame.session.fork(len(items)) if items else []
-    except EngineError as problem:
-        raise frame.engine_error(problem, step.verb_node) from None
     branches: list[Branch] = []
-    for index, session in enumerate(sessions):
-        child = Frame(
-            shared, session, frame.scope.snapshot(), frame.transcript.snapshot(), frame.tasks,
-            path=f"{prefix}.{index}", depth=frame.depth + 1, rounds=frame.rounds,
-        )  # fmt: skip
-        child.scope.bind("loop", Bound(loop_record(index, len(items))))
+    for index, child in enumerate(lines):
+        child.scope.bind("loop", Bound(loop_record(index, count)))
         item = items[index]
         if isinstance(step.spec, Target) and item is not None:
             child.scope.bind(step.spec.name, item)
         branches.append(Branch(bodies[index], child, list(named)[index] if named else None, item))
     return branches
+
+
+async def open_lines(frame: Frame, count: int, node: Node) -> list[Frame]:
+    """Check the bounds and fork: that many lines, which start from what is here."""
+    # Before anything of that size is made.
+    frame.shared.limits.add_branches(count, frame.depth + 1, frame.at(node))
+    frame.forks += 1
+    prefix = f"{frame.path}/{frame.forks}" if frame.path else str(frame.forks)
+    try:
+        sessions = await frame.session.fork(count) if count else []
+    except EngineError as problem:
+        raise frame.engine_error(problem, node) from None
+    return [
+        Frame(
+            frame.shared, session, frame.scope.snapshot(), frame.transcript.snapshot(), frame.tasks,
+            path=f"{prefix}.{index}", depth=frame.depth + 1, rounds=frame.rounds,
+        )
+        for index, session in enumerate(sessions)
+    ]  # fmt: skip
 
 
 def loop_record(index: int, length: int | None) -> dict[str, Any]:
@@ -124,19 +130,40 @@ async def _fork_items(frame: Frame, step: Fork) -> list[Bound | None]:
 
 
 @dataclass(slots=True, eq=False)
-class Join:
-    """A fork that was opened. `close` is called when it is done, and again by whoever ends the parent's line: a task
-    that is cancelled before its first step never gets to close anything."""
+class Branching:
+    """Branches that were opened. `close` is called when they are done, and again by whoever ends the parent's line: a
+    task that is cancelled before its first step never gets to close anything."""
 
     frame: Frame
-    step: Fork
     branches: list[Branch]
-    names: BoundNames
     gathered: Gathered
     run_steps: RunSteps
-    starts: dict[str, Bound]
-    records_before: Bound | None
-    closing: asyncio.Future[None] | None = None
+    closing: asyncio.Future[None] | None = field(default=None, init=False)
+
+    @property
+    def node(self) -> Node:
+        """The verb that opened them."""
+        raise NotImplementedError
+
+    @property
+    def on_error(self) -> str:
+        return "fail"
+
+    @property
+    def keeps_text(self) -> bool:
+        """Whether the parent takes over what the branches write."""
+        return False
+
+    def values(self) -> dict[str, Bound]:
+        """What the parent gets, by name."""
+        raise NotImplementedError
+
+    async def begin(self) -> None:
+        """Run the branches while the parent goes on; before that where branches are not to run beside it."""
+        if self.frame.shared.backend.capabilities.concurrent:
+            self.frame.tasks.create_task(self.run_and_close())
+        else:
+            await self.run_and_close()
 
     async def run_and_close(self) -> None:
         await self.run()
@@ -172,39 +199,58 @@ class Join:
                     await self._run(branch)
         except BaseException:
             # What finished branches bound is part of a partial result.
-            self.gathered.settle(self._values())
+            self.gathered.settle(self.values())
             await self.close()
             raise
-        values = self._values()
+        values = self.values()
         self.gathered.settle(values)
-        self.frame.emit("join.finished", self.step.verb_node, values={k: v.value for k, v in values.items()})
+        self.frame.emit("join.finished", self.node, values={k: v.value for k, v in values.items()})
 
     async def _run(self, branch: Branch) -> None:
         frame = branch.frame
         item = None if branch.item is None else branch.item.value
-        frame.emit("branch.started", self.step.verb_node, name=branch.name, item=item)
+        frame.emit("branch.started", self.node, name=branch.name, item=item)
         try:
             async with asyncio.TaskGroup() as group:
                 frame.tasks = group
                 with suppress(NextRound):
                     await self.run_steps(frame, branch.steps)
-                if self.step.join not in ("concat", "concat_kv"):
+                if not self.keeps_text:
                     frame.session.retire()
             await frame.scope.all_ready()
             await frame.close_joins()
         except* SpecError as problems:
             error = first_error(problems)
-            if self.step.on_error in (None, "fail") or isinstance(error, LimitReached):
+            if self.on_error == "fail" or isinstance(error, LimitReached):
                 raise error from None
             branch.error = error
             await frame.close_joins()
         failed = branch.error.diagnostics[0].as_dict() if branch.error else None
-        frame.emit("branch.finished", self.step.verb_node, name=branch.name, error=failed)
+        frame.emit("branch.finished", self.node, name=branch.name, error=failed)
 
-    # -- gathering -----------------------------------------------------------------------------------------------
 
-    def _values(self) -> dict[str, Bound]:
-        """What the parent gets, by name."""
+@dataclass(slots=True, eq=False)
+class Join(Branching):
+    """A fork: what its branches bind is gathered."""
+
+    step: Fork
+    names: BoundNames
+    starts: dict[str, Bound]
+    records_before: Bound | None
+
+    @property
+    def node(self) -> Node:
+        return self.step.verb_node
+
+    @property
+    def on_error(self) -> str:
+        return self.step.on_error or "fail"
+
+    @property
+    def keeps_text(self) -> bool:
+        return self.step.join in ("concat", "concat_kv")
+
+    def values(self) -> dict[str, Bound]:
         values = self._appended()
         if self.step.into is not None:
             before = self.records_before
@@ -230,7 +276,7 @@ class Join:
 
     def _of(self, branch: Branch, name: str) -> Bound:
         if branch.error is not None:
-            return Bound(_error_value(branch.error) if self.step.on_error == "keep" else None)
+            return Bound(error_value(branch.error) if self.step.on_error == "keep" else None)
         # A name that the branch only inherited (from an earlier round of this fork) was not bound by it.
         scope = branch.frame.scope
         return (scope.get(name) if name in scope.written else None) or Bound(None)
@@ -244,7 +290,7 @@ class Join:
 
     def _record(self, branch: Branch) -> Any:
         if branch.error is not None:
-            return _error_value(branch.error) if self.step.on_error == "keep" else None
+            return error_value(branch.error) if self.step.on_error == "keep" else None
         record: dict[str, Any] = {}
         if isinstance(self.step.spec, Target) and branch.item is not None:
             record[self.step.spec.name] = branch.item.value
@@ -271,7 +317,8 @@ class Join:
         return out
 
 
-def _error_value(error: SpecError) -> dict[str, Any]:
+def error_value(error: SpecError) -> dict[str, Any]:
+    """What `on_error: keep` keeps."""
     first = error.diagnostics[0]
     return {"error": {"code": first.code, "message": first.message}}
 

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import sglspec.expressions as ev
 from sglspec.analysis.constraints import Constraint
@@ -21,6 +21,8 @@ from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import EventLog
 from sglspec.runtime.limits import LimitTracker
 from sglspec.runtime.scope import Bound, Scope, Value
+from sglspec.runtime.threads import ToolThreads
+from sglspec.tools import Tools
 
 ENGINE_CODES = {
     "template": "S603",
@@ -33,11 +35,14 @@ ENGINE_CODES = {
     "bad_reply": "S711",
 }
 """EngineError.kind → diagnostic code."""
+MASK = "***"
+"""What stands in place of a secret."""
 
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """What all lines of a run have in common. constraints: those that depend on inputs alone."""
+    """What all lines of a run have in common. secrets: texts that must not be shown; constraints: those that depend on
+    inputs alone."""
 
     program: Program
     backend: Backend
@@ -47,11 +52,26 @@ class Shared:
     options: Sampling | None = None
     trace: bool = False
     usage: Usage = field(default_factory=Usage)
+    tools: Tools = field(default_factory=Tools)
+    threads: ToolThreads = field(default_factory=ToolThreads)
+    secrets: tuple[str, ...] = ()
     constraints: dict[Gen, Constraint] = field(default_factory=dict[Gen, Constraint])
     branch_traces: dict[str, tuple[TraceToken, ...]] = field(default_factory=dict[str, tuple[TraceToken, ...]])
 
     def add_usage(self, usage: Usage) -> None:
         self.usage = self.usage + usage
+
+    def masked(self, value: Value) -> Value:
+        """A value with the secrets in its texts replaced."""
+        if isinstance(value, str):
+            for secret in self.secrets:
+                value = value.replace(secret, MASK)
+            return value
+        if isinstance(value, list):
+            return [self.masked(item) for item in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            return {self.masked(key): self.masked(item) for key, item in cast("dict[str, Any]", value).items()}
+        return value
 
 
 class Closing(Protocol):

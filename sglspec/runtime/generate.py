@@ -26,6 +26,11 @@ async def own_turn(frame: Frame, step: Step) -> AsyncGenerator[None]:
     if not wanted:
         yield
         return
+    if frame.transcript.closed and frame.transcript.closed[-1]["role"] == "assistant":
+        # `check` sees all of these but for what `messages` brings.
+        message = f"this `{step.VERB}` would start a second assistant message right after the first"
+        help = f"Put a `user:` message between them, or write `assistant: {{{step.VERB}: …}}`."
+        raise frame.data_error("S209", message, step.verb_node, help)
     await open_role(frame, "assistant", step.verb_node)
     yield
     await close_role(frame, step.verb_node)

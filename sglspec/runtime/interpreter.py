@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import sglspec.expressions as ev
+from sglspec.analysis.declarations import check_messages
 from sglspec.document.model import (
     AnyStep,
     Assistant,
@@ -20,13 +21,16 @@ from sglspec.document.model import (
     Gen,
     If,
     Match,
+    Messages,
     Raw,
     Return,
     Role,
+    Scratch,
     Select,
     Set,
     System,
     TextStep,
+    Tool,
     User,
     While,
 )
@@ -34,7 +38,9 @@ from sglspec.runtime.fork import loop_record, run_fork
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.generate import close_role, open_role, run_gen, run_select
 from sglspec.runtime.scope import Bound
+from sglspec.runtime.scratch import run_scratch
 from sglspec.runtime.signals import BreakLoop, NextRound, ReturnProgram, Signal
+from sglspec.runtime.tool import run_tool
 
 
 async def run_steps(frame: Frame, steps: list[AnyStep]) -> None:
@@ -63,6 +69,16 @@ async def _role(frame: Frame, step: Role) -> None:
         await close_role(frame, step.verb_node)
         raise
     await close_role(frame, step.verb_node)
+
+
+async def _messages(frame: Frame, step: Messages) -> None:
+    history, origin = await frame.expression(step.messages)
+    if problem := check_messages(history):
+        raise frame.data_error("S408", f"`messages`: {problem}", step.at("messages"))
+    for message in cast("list[dict[str, str]]", history):
+        await open_role(frame, message["role"], step.verb_node)
+        await frame.append([ev.Segment(message["content"], origin)], step.verb_node)
+        await close_role(frame, step.verb_node)
 
 
 async def _set(frame: Frame, step: Set) -> None:
@@ -168,6 +184,10 @@ async def _fork(frame: Frame, step: Fork) -> None:
     await run_fork(frame, step, run_steps)
 
 
+async def _scratch(frame: Frame, step: Scratch) -> None:
+    await run_scratch(frame, step, run_steps)
+
+
 async def _return(frame: Frame, step: Return) -> None:
     if step.values is None:
         raise ReturnProgram(None)
@@ -194,6 +214,7 @@ HANDLERS: dict[type[Any], Callable[[Frame, Any], Awaitable[None]]] = {
     Assistant: _role,
     Gen: run_gen,
     Select: run_select,
+    Messages: _messages,
     Set: _set,
     Capture: _capture,
     If: _if,
@@ -203,6 +224,8 @@ HANDLERS: dict[type[Any], Callable[[Frame, Any], Awaitable[None]]] = {
     Break: _break,
     Continue: _continue,
     Fork: _fork,
+    Scratch: _scratch,
+    Tool: run_tool,
     Return: _return,
     Fail: _fail,
     Check: _check,

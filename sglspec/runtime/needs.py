@@ -1,4 +1,4 @@
-"""What a program needs of a backend, told before anything runs."""
+"""What a program needs of a backend and of the host, told before anything runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from sglspec.analysis.program import Program
 from sglspec.analysis.sites import every_step
+from sglspec.analysis.tooluse import unknown_tool
 from sglspec.backends.base import Backend, EngineError
 from sglspec.diagnostics import Diagnostic, sentence
-from sglspec.document.model import Fork
-from sglspec.runtime.frame import ENGINE_CODES
+from sglspec.document.model import Fork, Tool
+from sglspec.runtime.frame import ENGINE_CODES, Shared
 
 FALLBACK = "With `fallback: concat` beside it, the text of the branches is computed anew instead."
 
@@ -29,3 +30,11 @@ def unmet(program: Program, backend: Backend) -> Iterator[Diagnostic]:
         if isinstance(step, Fork) and step.join == "concat_kv" and step.fallback is None:
             message = f"the backend cannot do `join: concat_kv` with the model `{backend.model_name}`"
             yield document.diagnostic("S606", message, step.at("join"), help=FALLBACK)
+
+
+def unknown_tools(shared: Shared) -> Iterator[Diagnostic]:
+    """S320 for each tool that the host does not offer, where tools are to run."""
+    if shared.backend.capabilities.tools:
+        for step in every_step(shared.program.spec.steps):
+            if isinstance(step, Tool) and (problem := unknown_tool(shared.program.document, step, shared.tools)):
+                yield problem

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sglspec.analysis.inputs import bind_inputs
+from sglspec.analysis.inputs import bind_inputs, secret_texts
 from sglspec.analysis.program import Program
 from sglspec.backends.base import Backend, EngineError
 from sglspec.diagnostics import Diagnostic, SpecError
@@ -22,22 +22,25 @@ from sglspec.runtime.fork import first_error
 from sglspec.runtime.frame import ENGINE_CODES, Frame, Shared
 from sglspec.runtime.interpreter import run_steps
 from sglspec.runtime.limits import Bounds, LimitTracker, document_bounds
-from sglspec.runtime.needs import unmet
+from sglspec.runtime.needs import unknown_tools, unmet
 from sglspec.runtime.requests import prepare_constraints
 from sglspec.runtime.result import Result, Status
 from sglspec.runtime.scope import Bound, Scope
 from sglspec.runtime.signals import ReturnProgram
+from sglspec.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """seed: 64-bit, random when None; sampling: run-level options (between `defaults` and the step); bounds: the
-    host's; trace: keep the tokens of the main context in the result."""
+    host's; trace: keep the tokens of the main context in the result; tools: what the host offers, `calculator` alone
+    when None."""
 
     seed: int | None = None
     sampling: Sampling | None = None
     bounds: Bounds | None = None
     trace: bool = False
+    tools: Tools | None = None
 
 
 class Run:
@@ -49,7 +52,10 @@ class Run:
         self.log = EventLog()
         self._options = options
         self._inputs = inputs
-        self._shared = Shared(program, backend, self.log, LimitTracker(bounds), seed, options.sampling, options.trace)
+        self._shared = Shared(
+            program, backend, self.log, LimitTracker(bounds), seed, options.sampling, options.trace,
+            tools=options.tools or Tools(), secrets=secret_texts(program.spec, inputs),
+        )  # fmt: skip
         self._task: asyncio.Task[Result] | None = None
         self.fault: Exception | None = None
 
@@ -120,7 +126,7 @@ class Run:
 
     async def _main_frame(self) -> Frame:
         shared = self._shared
-        if missing := [*unmet(shared.program, shared.backend)]:
+        if missing := [*unmet(shared.program, shared.backend), *unknown_tools(shared)]:
             raise SpecError(*missing)
         names: dict[str, Any] = {name: Bound(value, "input") for name, value in self._inputs.items()}
         names |= {name: Bound([]) for name in shared.program.appending}

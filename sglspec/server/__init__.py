@@ -15,6 +15,8 @@ from sglspec.diagnostics import Diagnostic, SpecError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from sglspec.tools import Tools
+
     app: FastAPI
 
 DEFAULT_PORT = 8080
@@ -37,9 +39,10 @@ def serve(
     model: str | None = None,
     backend: str | None = None,
     engine: Mapping[str, object] | None = None,
+    tools: Tools | None = None,
 ) -> None:
     """Listen until the process is told to stop; the address goes to stderr. Port 0 takes a free one.
-    model, backend, engine: as for `open_backend`.
+    model, backend, engine: as for `open_backend`. tools: what programs may call; the built-in ones when None.
 
     Raises SpecError: S609 for an address that is not loopback or not free, S607 when the server's packages are missing.
     """
@@ -50,7 +53,7 @@ def serve(
             raise
         message = f"The server needs the package `{error.name}`, which is not installed."
         raise SpecError(Diagnostic("S607", message, help="Run `pip install 'sglspec[server]'`.")) from None
-    listen(host, port, model, backend, engine)
+    listen(host, port, model, backend, engine, tools)
 
 
 __all__ = ["DEFAULT_PORT", "app", "serve"]

@@ -28,6 +28,7 @@ from sglspec.server.guard import Guard
 from sglspec.server.live import LiveRun, LiveRuns, client_gone
 from sglspec.server.problems import Problem, faces, to_json
 from sglspec.server.sse import PING_SECONDS, EventStream
+from sglspec.tools import Tools
 
 MAX_RUNS = 32
 _CHECK_BYTES = 65_536
@@ -38,11 +39,12 @@ _STATUS_CODES = {404: "not-found", 405: "method-not-allowed"}
 class Service:
     """What the addresses do. One per application."""
 
-    def __init__(self, backend: BackendSlot, runs: LiveRuns, bounds: Bounds, ping_seconds: float) -> None:
+    def __init__(self, backend: BackendSlot, runs: LiveRuns, bounds: Bounds, ping_seconds: float, tools: Tools) -> None:
         self.backend = backend
         self.runs = runs
         self._bounds = bounds
         self._ping_seconds = ping_seconds
+        self._tools = tools
         self._checking = asyncio.Lock()
 
     async def post_run(self, request: Request) -> Response:
@@ -55,7 +57,8 @@ class Service:
                 raise Problem(422, "invalid-program", errors=[d for d in diagnostics if d.severity == "error"])
             backend = await self.backend.get()
             # host bounds always: a program's own `limits` may lower them, never raise them
-            options = RunOptions(seed=random_seed() if posted.seed is None else posted.seed, bounds=self._bounds)
+            seed = random_seed() if posted.seed is None else posted.seed
+            options = RunOptions(seed=seed, bounds=self._bounds, tools=self._tools)
             try:
                 live = self.runs.add(start(program, posted.inputs, backend, options))
             except SpecError as error:
@@ -85,7 +88,7 @@ class Service:
     async def _load(self, raw: Raw) -> tuple[Posted, Program | None, list[Diagnostic]]:
         """Read and check, beside the event loop, one at a time: other runs go on meanwhile."""
         async with self._checking:
-            return await asyncio.to_thread(_load, raw)
+            return await asyncio.to_thread(_load, raw, self._tools)
 
 
 def create_app(
@@ -96,15 +99,17 @@ def create_app(
     max_runs: int = MAX_RUNS,
     bounds: Bounds | None = None,
     ping_seconds: float = PING_SECONDS,
+    tools: Tools | None = None,
 ) -> FastAPI:
     """The application.
 
     backend_reference, model: as for `open_backend`. The backend is opened when the server starts (or, without a
     lifespan, by the first run); while that fails, runs are answered with 503 and each one tries again.
     bounds: no run may do more, whatever its program says; the language's defaults unless given.
+    tools: what programs may call; the built-in ones unless given, never those of installed packages.
     """
     slot = BackendSlot(opener, backend_reference, model)
-    service = Service(slot, LiveRuns(max_runs), bounds or Bounds(), ping_seconds)
+    service = Service(slot, LiveRuns(max_runs), bounds or Bounds(), ping_seconds, tools or Tools())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
@@ -137,7 +142,7 @@ def random_seed() -> int:
     return secrets.randbits(53)
 
 
-def _load(raw: Raw) -> tuple[Posted, Program | None, list[Diagnostic]]:
+def _load(raw: Raw, tools: Tools) -> tuple[Posted, Program | None, list[Diagnostic]]:
     """A request's content and its program; None and the reasons when the program has errors."""
     report = Report()
     try:
@@ -146,7 +151,7 @@ def _load(raw: Raw) -> tuple[Posted, Program | None, list[Diagnostic]]:
         raise Problem(422, "invalid-program", errors=error.diagnostics) from None
     program: Program | None = None
     try:
-        program = load_program(posted.source, report)
+        program = load_program(posted.source, report, tools)
     except SpecError as error:
         report.extend(error.diagnostics)
     if program is None and not report.has_errors:

@@ -15,6 +15,7 @@ from sglspec.backends import open_backend
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.server.application import create_app
 from sglspec.server.guard import is_loopback
+from sglspec.tools import Tools
 
 MAX_HEADER_BYTES = 65_536
 DRAIN_SECONDS = 5.0
@@ -22,7 +23,12 @@ DRAIN_SECONDS = 5.0
 
 
 def listen(
-    host: str, port: int, model: str | None, backend: str | None, engine: Mapping[str, object] | None = None
+    host: str,
+    port: int,
+    model: str | None,
+    backend: str | None,
+    engine: Mapping[str, object] | None = None,
+    tools: Tools | None = None,
 ) -> None:
     """See `sglspec.server.serve`."""
     if not is_loopback(host):
@@ -31,7 +37,7 @@ def listen(
     listener = bind(host, port)
     address = f"[{host}]" if ":" in host else host
     print(f"sglspec: listening on http://{address}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
-    app = create_app(backend, model, partial(open_backend, engine=engine))
+    app = create_app(backend, model, partial(open_backend, engine=engine), tools=tools)
     with listener:
         Server(config(app), app).run(sockets=[listener])
 

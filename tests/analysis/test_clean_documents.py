@@ -98,11 +98,14 @@ def test_examples_are_clean(path: Path) -> None:
     assert program is not None
 
 
-def test_react_needs_only_its_tool() -> None:
+def test_react_is_clean_and_without_its_tool_it_is_not() -> None:
     text = Path(__file__).with_name("react.yaml").read_text()
     program, report = load(text)
-    assert program is None
-    assert [(d.code, d.pointer) for d in report.sorted()] == [("S220", "/steps/2/do/8/cases/Calculate/tool")]
+    assert program is not None and report.sorted() == []
+    program, report = load(text.replace("tool: calculator", "tool: search"))
+    assert program is not None
+    found = [(d.code, d.severity, d.pointer) for d in report.sorted()]
+    assert found == [("S320", "warning", "/steps/2/do/8/cases/Calculate/tool")]
 
 
 def test_a_program_holds_what_was_compiled() -> None:

@@ -27,13 +27,14 @@ from sglspec.diagnostics import Report, SpecError
 from sglspec.document.read import source_from_text
 from sglspec.runtime.result import Result
 from sglspec.runtime.run import Run, RunOptions, start
+from sglspec.tools import Tools
 
 
-def program(text: str, name: str = "test.yaml") -> Program:
+def program(text: str, name: str = "test.yaml", tools: Tools | None = None) -> Program:
     """A checked program; SpecError when it does not check."""
     source = source_from_text(text, name)
     report = Report(source.name)
-    checked = load_program(source, report)
+    checked = load_program(source, report, tools)
     report.raise_errors()
     assert checked is not None
     return checked
