@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from tests.engine import tiny
+import pytest
 
 from .conftest import FORK, HELLO
 
@@ -83,21 +83,21 @@ def test_a_program_that_needs_the_value(cli, write):
 
 def test_faults(cli, write):
     write("t.yaml", HELLO)
-    write("wrong.yaml", "sglspec: v1\nsteps: 7\n")
+    write("wrong.yaml", "sglspec: v1\nsteps: [{gem: x}]\n")
     assert cli("render", "wrong.yaml").code == 1
     assert cli("render", "t.yaml", "--set", "town=x").code == 2
     assert cli("render", "t.yaml", "--model", "no-such-model").code == 5
     assert cli("render", "-", stdin=HELLO).out == "-- text --\nParis is the capital of ⟨country⟩\n"
 
 
-def test_with_a_model(cli, write, tmp_path):
+@pytest.mark.model
+def test_with_a_model(cli, write, default_model):
     """Control tokens are marked, and the counts add up to what the model's own tokenizer says."""
-    model = tiny.build(tmp_path / "model")
     write("t.yaml", CHAT)
-    done = cli("render", "t.yaml", "--set", "city=Lyon", "--model", str(model))
+    done = cli("render", "t.yaml", "--set", "city=Lyon", "--model", str(default_model))
     assert done.code == 0, done.err
     assert "⟦<|im_start|>⟧user\nWhat about Lyon?⟦<|im_end|>⟧\n" in done.out
-    found = json.loads(cli("render", "t.yaml", "--set", "city=Lyon", "--model", str(model), "--json").out)
+    found = json.loads(cli("render", "t.yaml", "--set", "city=Lyon", "--model", str(default_model), "--json").out)
     (context,) = found["contexts"]
     assert context["tokens"] == sum(message["tokens"] for message in context["messages"])
     assert {"kind": "control", "text": "<|im_start|>"} in context["messages"][0]["pieces"]
