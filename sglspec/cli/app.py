@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli import check, doctor, explain, models, run, schema, serve, version
+from sglspec.cli import batch, check, doctor, explain, models, run, schema, serve, test, version
 from sglspec.cli.options import Command
 
 
@@ -37,6 +37,8 @@ def _build() -> typer.Typer:
     )
     app.command(cls=Command)(run.run)
     app.command(cls=Command)(check.check)
+    app.command(cls=Command)(test.test)
+    app.command(cls=Command)(batch.batch)
     app.command(cls=Command)(schema.schema)
     app.add_typer(models.build(), name="models")
     app.command(cls=Command)(explain.explain)

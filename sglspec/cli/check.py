@@ -51,8 +51,8 @@ def check(
     """Report every mistake of documents. Exit code 1 if there are errors."""
     face = one_of(Format, format, "--format")
     texts, stdin = Texts(), StandardInput()
-    documents = [file for path in paths for file in _documents(path)]
-    checked = [_check(file, stdin, texts) for file in documents]
+    files = [file for path in paths for file in documents(path)]
+    checked = [_check(file, stdin, texts) for file in files]
     if backend is not None or model is not None:
         _ask(checked, backend, model, texts)
     found = [problem for _, problems in checked for problem in problems]
@@ -65,12 +65,12 @@ def check(
         if len(found) > MAX_REPORTED:
             note(f"sglspec: and {len(found) - MAX_REPORTED} more, not listed")
     else:
-        put(texts.render(found, sys.stdout) + _summary(len(documents), faulty, clean=not found))
+        put(texts.render(found, sys.stdout) + _summary(len(files), faulty, clean=not found))
     code = document_code(found)
     raise typer.Exit(NO if code == OK and strict and found else code)
 
 
-def _documents(path: str) -> Iterator[str]:
+def documents(path: str) -> Iterator[str]:
     """The files that a path stands for. A file is taken whatever its name."""
     if not Path(path).is_dir():
         yield path

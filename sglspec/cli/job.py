@@ -68,7 +68,7 @@ def perform(job: Job) -> int:
     texts, stdin = Texts(), StandardInput()
     try:
         engine = _engine(job)
-        program = _program(job, stdin, texts)
+        program = load_document(job.spec, stdin, texts)
         given = read_inputs(program, job.inputs, job.settings, stdin, texts)
         trace = _open_trace(job.trace)
         with Interrupts() as interrupts:
@@ -90,10 +90,10 @@ def _refused_face(refusal: Refused) -> dict[str, Any]:
     return {"status": "refused", "error": error, "diagnostics": found}
 
 
-def _program(job: Job, stdin: StandardInput, texts: Texts) -> Program:
+def load_document(spec: str, stdin: StandardInput, texts: Texts) -> Program:
     """The checked document. Lints are left to `check`; on a terminal one line says that there are some."""
     try:
-        source = text_source(stdin.read("SPEC"), StandardInput.NAME) if job.spec == "-" else read_source(job.spec)
+        source = text_source(stdin.read("SPEC"), StandardInput.NAME) if spec == "-" else read_source(spec)
     except SpecError as error:
         raise Refused(document_code(error.diagnostics), error.diagnostics) from None
     report = Report(source.name)
@@ -149,7 +149,7 @@ class _Performance:
             self._save_trace(run, backend.model_name, result)
             self._print(result, interrupts, run.fault)
         finally:
-            await _close(backend)
+            await close(backend)
         return result
 
     def _last_words(self) -> None:
@@ -273,7 +273,8 @@ async def _watch(run: Run, listener: Listener) -> None:
         listener(event)
 
 
-async def _close(backend: Backend) -> None:
+async def close(backend: Backend) -> None:
+    """Close, within a time."""
     try:
         await asyncio.wait_for(backend.close(), CLOSING)
     except TimeoutError:
