@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
 from filelock import FileLock, Timeout
+
+from sglspec.batches.run import Row
 
 _BEGIN = b'{"row": '
 """How every record begins: a file whose torn last line begins otherwise is not ours."""
@@ -37,6 +39,9 @@ class Journal:
         self._offsets = array("q")
         self._numbers = array("q")
         self._good = bytearray()
+        self._keys: list[str] = []
+        self.kept = self.kept_failed = 0
+        """Rows that were done before, and those of them that had not succeeded."""
         self._records = 0
         """In the file, those of rows that are to be run again included."""
 
@@ -59,10 +64,16 @@ class Journal:
             self._file.close()
         self._lock.release()
 
-    def status(self, key: str) -> str | None:
-        """How a row that is done ended; None for one that is not."""
-        place = self._places.get(int(key, 16))
-        return None if place is None else "succeeded" if self._good[place] else "failed"
+    def left(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows that are not done. All that are asked for make up the batch when it ends (`finish`)."""
+        for row in rows:
+            self._keys.append(row.key)
+            place = self._places.get(int(row.key, 16))
+            if place is None:
+                yield row
+            else:
+                self.kept += 1
+                self.kept_failed += not self._good[place]
 
     def append(self, record: dict[str, Any]) -> None:
         """Write a record through to the operating system: a process that is killed loses none."""
@@ -72,11 +83,11 @@ class Journal:
         file.flush()
         self._add(record, offset)
 
-    def finish(self, keys: list[str], in_order: bool) -> None:
-        """Leave the records of these rows (all the batch has, in order) and no other. Without `in_order` records stay
+    def finish(self, in_order: bool) -> None:
+        """Leave one record for each row of the batch, and no other. Without `in_order` records stay
         in the order in which rows ended. The file is replaced at once or not at all."""
         file = self._opened()
-        rows = [(self._places[int(key, 16)], number) for number, key in enumerate(keys, 1)]
+        rows = [(self._places[int(key, 16)], number) for number, key in enumerate(self._keys, 1)]
         if not in_order:
             rows.sort(key=lambda row: self._offsets[row[0]])
         offsets = [self._offsets[index] for index, _ in rows]
@@ -93,13 +104,6 @@ class Journal:
             out.flush()
             os.fsync(out.fileno())
         new.replace(self._path)
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Every record in the file."""
-        file = self._opened()
-        file.seek(0)
-        for line in file:
-            yield json.loads(line)
 
     def _opened(self) -> IO[bytes]:
         assert self._file is not None

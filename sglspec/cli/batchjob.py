@@ -123,9 +123,18 @@ class _Batch:
         self._status = StatusLine(sys.stderr)
         self._began = time.monotonic()
         self._ran = 0
-        self._kept = 0
         self._failed = 0
+        self._journal: Journal | None = None
         self._fault: Exception | None = None
+
+    @property
+    def _kept(self) -> int:
+        """Rows that were done before."""
+        return self._journal.kept if self._journal is not None else 0
+
+    @property
+    def _all_failed(self) -> int:
+        return self._failed + (self._journal.kept_failed if self._journal is not None else 0)
 
     async def run(self, raw: Iterator[RawRow], interrupts: Interrupts) -> int:
         task = asyncio.current_task()
@@ -168,23 +177,13 @@ class _Batch:
             return
         retry = self._job.retry_failed or self._job.on_error == "fail_fast"
         with Journal(self._job.output, retry) as journal:
-            keys: list[str] = []
+            self._journal = journal
             # results are written as they come: none is lost that was computed
-            left = self._left(rows, journal, keys)
+            left = journal.left(rows)
             stopped = await self._follow(left, backend, "completed", lambda result: journal.append(result.as_dict()))
             if not stopped:
                 self._status.clear()
-                journal.finish(keys, self._job.order == "input")
-
-    def _left(self, rows: Iterator[Row], journal: Journal, keys: list[str]) -> Iterator[Row]:
-        """The rows that are not in the output yet. `keys` becomes the keys of all."""
-        for row in rows:
-            keys.append(row.key)
-            if status := journal.status(row.key):
-                self._kept += 1
-                self._failed += status != "succeeded"
-            else:
-                yield row
+                journal.finish(self._job.order == "input")
 
     async def _follow(
         self, rows: Iterator[Row], backend: Backend, order: Order, take: Callable[[RowResult], None]
@@ -208,7 +207,7 @@ class _Batch:
             self._fault = self._fault or result.fault
         if self._status.due:
             rate = self._ran / (time.monotonic() - self._began)
-            failed = f", {self._failed} failed" if self._failed else ""
+            failed = f", {self._all_failed:,} failed" if self._all_failed else ""
             self._status.show(f"{self._ran + self._kept:,} rows{failed}, {rate:.3g} rows/s …")
 
     def _end(self) -> int:
@@ -216,13 +215,13 @@ class _Batch:
             report_fault(self._fault)
         stopped = self._job.on_error == "fail_fast" and self._failed
         self.say("stopped by a row that failed" if stopped else "")
-        return FAULT if self._fault is not None else NO if self._failed else OK
+        return FAULT if self._fault is not None else NO if self._all_failed else OK
 
     def say(self, remark: str) -> None:
         """The last line."""
         total = self._ran + self._kept
         parts = [f"{total:,} row{'' if total == 1 else 's'}"]
         parts += [f"{self._kept:,} of them from before"] if self._kept else []
-        parts += [f"{self._failed:,} failed"] if self._failed else []
+        parts += [f"{self._all_failed:,} failed"] if self._all_failed else []
         parts += [remark] if remark else []
         note(f"sglspec: {', '.join(parts)}")

@@ -54,13 +54,19 @@ class EventLog:
 
     async def follow(self, after: int = -1) -> AsyncIterator[Event]:
         """Events with `seq` above `after`, as they come."""
+        async for events in self.batches(after):
+            for event in events:
+                yield event
+
+    async def batches(self, after: int = -1) -> AsyncIterator[list[Event]]:
+        """The same, all that are there together."""
         position = after + 1
         while True:
             changed = self._changed
             while position < len(self.events):
-                event = self.events[position]
-                position += 1
-                yield event
-                if event.type in TERMINAL:
+                events = self.events[position:]
+                position = len(self.events)
+                yield events
+                if events[-1].type in TERMINAL:
                     return
             await changed.wait()
