@@ -35,7 +35,7 @@ sglspec: v1
 steps:
   - fork:
       left: [L, {gen: x}]
-      right: [R, {gen: x}]
+      right: [R, {gen: y}]
 """
 
 
@@ -75,7 +75,7 @@ def test_a_scripted_run_loads_no_torch():
 
 
 def test_check():
-    assert sglspec.check(TWO) == []
+    assert [problem.code for problem in sglspec.check(TWO)] == ["W302"]
     assert [problem.code for problem in sglspec.check("sglspec: v1\nsteps: [{gan: x}]\n")] == ["S201"]
     assert [problem.code for problem in sglspec.check("nothing.yaml")] == ["S100"]
     with pytest.raises(sglspec.SpecError):
@@ -131,10 +131,10 @@ async def test_readers_of_a_stream():
 
 
 async def test_one_branch_of_a_stream():
-    backend = FakeBackend({"x": "yes"})
+    backend = FakeBackend({"x": "yes", "y": "no"})
     async with sglspec.load(FORK).astream(on=backend) as stream:
         assert "".join([piece async for piece in stream.text(branch="left")]) == "Lyes"
-        assert "".join([piece async for piece in stream.text("x", "1.1")]) == "yes"
+        assert "".join([piece async for piece in stream.text("y", "1.1")]) == "no"
         assert [event.branch async for event in stream.events(branch="right")].count("1.0") == 0
 
 
@@ -220,7 +220,7 @@ async def test_what_rows_share_is_computed_once(tiny_llama: Path):
         one = rows[0].usage.prompt_tokens
         computed = sum(row.usage.computed_tokens for row in rows)
         # the whole of the first prompt, and of the others what differs; a generated token but the last one is computed
-        own = len(" 1 q".encode()) + 2
+        own = len(b" 1 q") + 2
         assert one > 10 * own
         assert one <= computed <= one + sum(own + row.usage.generated_tokens for row in rows)
     finally:
