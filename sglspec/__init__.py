@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sglspec.api import Model, Program, Stream, SyncStream, arun, batch, check, load, run, stream
+    from sglspec.batches import RowResult
+    from sglspec.diagnostics import Diagnostic, SpecError
+    from sglspec.runtime.events import Event
+    from sglspec.runtime.result import Result
+
     __version__: str
 
-__all__ = ["__version__"]
+_HOMES = {
+    "sglspec.api": (
+        "Model", "Program", "Stream", "SyncStream", "arun", "batch", "check", "load", "run", "stream",
+    ),
+    "sglspec.batches": ("RowResult",),
+    "sglspec.diagnostics": ("Diagnostic", "SpecError"),
+    "sglspec.runtime.events": ("Event",),
+    "sglspec.runtime.result": ("Result",),
+}  # fmt: skip
+
+__all__ = [
+    "Diagnostic", "Event", "Model", "Program", "Result", "RowResult", "SpecError", "Stream", "SyncStream",
+    "__version__", "arun", "batch", "check", "load", "run", "stream",
+]  # fmt: skip
 
 
-def __getattr__(name: str) -> str:
-    """`__version__` is looked up when it is asked for: reading package metadata takes longer than the rest."""
+def __getattr__(name: str) -> Any:
+    """Names are looked up when they are asked for: the command line loads none of them, and reading the version from
+    the package's metadata takes longer than the rest."""
+    from importlib import import_module
+
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import PackageNotFoundError, version

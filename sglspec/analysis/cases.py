@@ -40,6 +40,8 @@ class CaseChecker:
             node = case.expect.node
             for item in node.items if isinstance(node, Sequence) else (node,):
                 self._expectation(item)
+        self._calls(case)
+        self._tags(case)
         if case.error is not None and (case.error[:1] != "S" or case.error not in CODES.keys() | _FAMILIES):
             help = "Write a code such as S702, or a family such as S7xx."
             self._fault("S203", f"`{case.error}` is not an error code", case.at("error"), help)
@@ -71,6 +73,30 @@ class CaseChecker:
             known = ", ".join(self.repliable[:12])
             help = f"Did you mean `{close}`?" if close else f"Replies are given for: {known}." if known else None
             self._fault("S301", f"no step takes the reply `{name}`", _key(mapping, name), help)
+
+    def _calls(self, case: Case) -> None:
+        """`calls`: the key of a step, as for replies, and how often it runs."""
+        if case.calls is None:
+            return
+        node = case.calls.node
+        if not isinstance(node, Mapping):
+            self._fault("S203", "`calls` is a mapping of names to counts", node, "Write `calls: {answer: 2}`.")
+            return
+        for entry in node.entries:
+            name, count = entry.key.text, to_python(entry.value)
+            if name not in self.repliable:
+                close = nearest(name, self.repliable)
+                help = f"Did you mean `{close}`?" if close else None
+                self._fault("S301", f"no step is named `{name}`", entry.key, help)
+            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+                self._fault("S203", "a count is a whole number from 0", entry.value)
+
+    def _tags(self, case: Case) -> None:
+        node = case.tags.node if case.tags is not None else None
+        words = node.items if isinstance(node, Sequence) else [node] if node is not None else []
+        for word in words:
+            if not isinstance(word, Scalar) or not isinstance(word.value, str):
+                self._fault("S203", "`tags` is a list of words", word)
 
     def _expectation(self, node: Node) -> None:
         if not isinstance(node, Scalar) or node.value is None:

@@ -10,7 +10,7 @@ from sglspec.diagnostics import Diagnostic, sentence
 from sglspec.document.model import Decl, Spec
 from sglspec.document.nodes import to_python
 
-__all__ = ["bind_inputs", "check_input", "coerce_text", "secret_texts", "type_of"]
+__all__ = ["bind_inputs", "bind_some", "check_input", "coerce_text", "secret_texts", "type_of"]
 
 
 def bind_inputs(spec: Spec, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Diagnostic]]:
@@ -39,6 +39,11 @@ def bind_inputs(spec: Spec, given: Mapping[str, Any]) -> tuple[dict[str, Any], l
         else:
             problems.append(_missing(name, decl))
     return values, problems
+
+
+def bind_some(spec: Spec, given: Mapping[str, Any]) -> list[Diagnostic]:
+    """What is wrong with inputs of which more are to come: S401 and S403."""
+    return [problem for problem in bind_inputs(spec, given)[1] if problem.code != "S402"]
 
 
 def secret_texts(spec: Spec, values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,7 +6,22 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli import check, doctor, explain, fmt, models, new, render, run, schema, serve, upgrade, version
+from sglspec.cli import (
+    batch,
+    check,
+    doctor,
+    explain,
+    fmt,
+    models,
+    new,
+    render,
+    run,
+    schema,
+    serve,
+    test,
+    upgrade,
+    version,
+)
 from sglspec.cli.options import Command
 
 
@@ -37,6 +52,8 @@ def _build() -> typer.Typer:
     )
     app.command(cls=Command)(run.run)
     app.command(cls=Command)(check.check)
+    app.command(cls=Command)(test.test)
+    app.command(cls=Command)(batch.batch)
     app.command(cls=Command)(render.render)
     app.command(cls=Command)(fmt.fmt)
     app.command(cls=Command)(upgrade.upgrade)

@@ -13,6 +13,7 @@ from sglspec.cli.stdin import StandardInput
 
 if TYPE_CHECKING:
     from sglspec.analysis.program import Program
+    from sglspec.diagnostics import Diagnostic
     from sglspec.document.model import Decl
     from sglspec.document.nodes import Node, Source
 
@@ -26,6 +27,31 @@ def read_inputs(
     diagnostic, and typer's usage errors for arguments that cannot be read as such.
     """
     from sglspec.analysis.inputs import bind_inputs
+
+    given, problems = _given(program, files, settings, stdin, texts)
+    if not problems:
+        problems = bind_inputs(program.spec, given)[1]
+    if any(problem.severity == "error" for problem in problems):
+        raise Refused(USAGE, problems)
+    return given
+
+
+def read_settings(
+    program: Program, files: Sequence[str], settings: Sequence[str], stdin: StandardInput, texts: Texts
+) -> dict[str, Any]:
+    """The same for inputs that are only some of those that a run needs."""
+    from sglspec.analysis.inputs import bind_some
+
+    given, problems = _given(program, files, settings, stdin, texts)
+    if problems := problems or bind_some(program.spec, given):
+        raise Refused(USAGE, problems)
+    return given
+
+
+def _given(
+    program: Program, files: Sequence[str], settings: Sequence[str], stdin: StandardInput, texts: Texts
+) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """What files and settings say, and which settings cannot be read."""
     from sglspec.diagnostics import Diagnostic, sentence
 
     given: dict[str, Any] = {}
@@ -37,11 +63,7 @@ def read_inputs(
         given[name] = value
         if problem is not None:
             problems.append(Diagnostic("S401", sentence(f"input `{name}`: {problem}")))
-    if not problems:
-        problems = bind_inputs(program.spec, given)[1]
-    if any(problem.severity == "error" for problem in problems):
-        raise Refused(USAGE, problems)
-    return given
+    return given, problems
 
 
 def _mapping(file: str, stdin: StandardInput, texts: Texts) -> dict[str, Any]:

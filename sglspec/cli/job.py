@@ -139,7 +139,7 @@ class _Performance:
             self._save_trace(run, backend.model_name, result)
             self._print(result, interrupts, run.fault)
         finally:
-            await _close(backend)
+            await close(backend)
         return result
 
     def _last_words(self) -> None:
@@ -263,7 +263,8 @@ async def _watch(run: Run, listener: Listener) -> None:
         listener(event)
 
 
-async def _close(backend: Backend) -> None:
+async def close(backend: Backend) -> None:
+    """Close, within a time."""
     try:
         await asyncio.wait_for(backend.close(), CLOSING)
     except TimeoutError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from io import BytesIO
+from typing import IO
 
 from sglspec.cli.options import wrong
 
@@ -17,9 +19,13 @@ class StandardInput:
 
     def read(self, user: str) -> bytes:
         """All of it. `user` is the argument that wants it, as the message shall name it."""
+        return self.open(user).read()
+
+    def open(self, user: str) -> IO[bytes]:
+        """The stream itself."""
         if self._user is not None:
             raise wrong(f"Standard input is read by {self._user} already.", user)
         self._user = user
         if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - it is None when closed
-            return b""
-        return sys.stdin.buffer.read()
+            return BytesIO()
+        return sys.stdin.buffer

@@ -78,6 +78,8 @@ CODES: dict[str, Code] = _table(
     ("S406", "function-arguments", "A function or tool called with wrong arguments"),
     ("S407", "unknown-type", "An unknown type word"),
     ("S408", "wrong-type", "A value of the wrong type"),
+    ("S410", "bound-input", "An input that is given although it is bound"),
+    ("S411", "bad-row", "A row of a batch that cannot be read"),
     # S5xx constraints
     ("S501", "regex-syntax", "A regular expression that does not parse"),
     ("S502", "regex-dialect", "A regular expression outside our dialect"),
@@ -116,6 +118,7 @@ CODES: dict[str, Code] = _table(
     ("S715", "retry-max", "No attempt of a generation was good enough"),
     ("S716", "tool-failed", "A tool failed"),
     ("S717", "tool-timeout", "A tool took too long"),
+    ("S720", "expectation", "A test did not end as it expects"),
     ("S799", "internal", "A fault in sglspec"),
     # W… lints
     ("W101", "comment-cuts-text", "A # cut a text short"),

@@ -14,9 +14,10 @@ TERMINAL = ("run.succeeded", "run.failed", "run.cancelled")
 @dataclass(frozen=True, slots=True)
 class Event:
     """`type` is one of run.started, message.opened, message.closed, text, thinking, delta, generated, selected, bound,
-    tool.started, tool.finished, fork.opened, branch.started, branch.finished, join.finished, context.joined, and the terminal types. `branch` is
-    the branch path ("" is the main line, "3.1" the second branch of the fork that is the run's third). `step` is the
-    JSON pointer of the step. A `text` event with `joined` repeats what branches wrote, now as part of their parent."""
+    tool.started, tool.finished, fork.opened, branch.started, branch.finished, join.finished, context.joined, and the
+    terminal types. `branch` is the branch path ("" is the main line, "3.1" the second branch of the fork that is the
+    run's third). `step` is the JSON pointer of the step. A `text` event with `joined` repeats what branches wrote, now
+    as part of their parent."""
 
     seq: int
     type: str
@@ -54,13 +55,19 @@ class EventLog:
 
     async def follow(self, after: int = -1) -> AsyncIterator[Event]:
         """Events with `seq` above `after`, as they come."""
+        async for events in self.batches(after):
+            for event in events:
+                yield event
+
+    async def batches(self, after: int = -1) -> AsyncIterator[list[Event]]:
+        """The same, all that are there together."""
         position = after + 1
         while True:
             changed = self._changed
             while position < len(self.events):
-                event = self.events[position]
-                position += 1
-                yield event
-                if event.type in TERMINAL:
+                events = self.events[position:]
+                position = len(self.events)
+                yield events
+                if events[-1].type in TERMINAL:
                     return
             await changed.wait()

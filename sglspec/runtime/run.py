@@ -63,6 +63,11 @@ class Run:
     def seed(self) -> int:
         return self._shared.seed
 
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """Every declared input with its value, defaults included."""
+        return self._inputs
+
     def events(self, after: int = -1) -> AsyncIterator[Event]:
         """Every event from the start (or after a sequence number), ending with the terminal one."""
         return self.log.follow(after)

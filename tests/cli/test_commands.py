@@ -16,7 +16,16 @@ HEAVY = ("torch", "transformers", "numpy", "fastapi")
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["check", "hello.yaml"], ["check", "--help"], ["doctor", "--help"], ["explain", "S201"]]
+    "arguments",
+    [
+        ["--help"],
+        ["check", "hello.yaml"],
+        ["check", "--help"],
+        ["doctor", "--help"],
+        ["batch", "--help"],
+        ["test", "--help"],
+        ["explain", "S201"],
+    ],
 )
 def test_light_commands_load_nothing_heavy(write, tmp_path, arguments):
     write("hello.yaml", HELLO)
@@ -47,7 +56,7 @@ def test_wrong_usage(cli, arguments):
 def test_help_names_every_command(cli):
     done = cli("--help")
     assert done.code == 0
-    for name in ("run", "check", "schema", "models", "explain", "serve", "doctor", "version"):
+    for name in ("run", "check", "test", "batch", "schema", "models", "explain", "serve", "doctor", "version"):
         assert f"\n  {name} " in done.out
     assert cli("run", "-h").out == cli("run", "--help").out
 

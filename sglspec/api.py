@@ -1,0 +1,496 @@
+"""Programs from Python: load, bind, run, stream, batch. Every call has a form for `await` and one that waits itself."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypedDict, TypeVar, Unpack, cast
+
+from sglspec.analysis import Program as CheckedProgram
+from sglspec.analysis import load_program
+from sglspec.analysis.inputs import bind_some
+from sglspec.analysis.sites import every_step
+from sglspec.backends import Backend, open_backend
+from sglspec.backends.scripted import ScriptedBackend
+from sglspec.batches import (
+    CONCURRENCY,
+    BatchOptions,
+    Columns,
+    Journal,
+    OnError,
+    Order,
+    RowResult,
+    RowSource,
+    given_rows,
+    read_rows,
+    run_rows,
+)
+from sglspec.batches.rows import bound_twice
+from sglspec.diagnostics import Diagnostic, Report, SpecError
+from sglspec.document.model import Gen, Select
+from sglspec.document.nodes import Source
+from sglspec.document.read import read_source, source_from_text
+from sglspec.runtime.events import Event
+from sglspec.runtime.requests import label_of
+from sglspec.runtime.result import Result
+from sglspec.runtime.run import Run, RunOptions, start
+from sglspec.runtime.warm import warm
+
+T = TypeVar("T")
+
+
+class Model:
+    """A model that stays loaded: `with Model() as model:`, or `async with`.
+
+    name: what `sglspec models ls` shows, or a folder; the default model if None. backend, engine: as for
+    `sglspec run`. Entering it raises SpecError when the model cannot be opened.
+    """
+
+    def __init__(
+        self, name: str | None = None, *, backend: str | None = None, engine: Mapping[str, object] | None = None
+    ) -> None:
+        self._wanted = name, backend, dict(engine or {})
+        self._backend: Backend | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """RuntimeError where it is not open."""
+        if self._backend is None:
+            raise RuntimeError("the model is not open: use it in a `with` block")
+        return self._backend
+
+    @property
+    def name(self) -> str:
+        return self.backend.model_name
+
+    async def __aenter__(self) -> Model:
+        name, backend, engine = self._wanted
+        self._backend = await open_backend(backend, name, engine)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            await backend.close()
+
+    def __enter__(self) -> Model:
+        return _wait(self.__aenter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _wait(self.__aexit__(kind, error, trace))
+
+
+On = Model | Backend | Mapping[str, Any] | str | None
+"""Where to run: a model that is open, the name of one that is opened for this call, scripted replies by variable or
+step id, or None for the program's own model."""
+
+
+class RunSettings(TypedDict, total=False):
+    """The options of `Program.run`."""
+
+    on: On
+    seed: int | None
+    trace: bool
+
+
+class BatchSettings(TypedDict, total=False):
+    """The options of `Program.batch`."""
+
+    on: On
+    columns: Mapping[str, str] | None
+    keep: Iterable[str]
+    concurrency: int
+    order: Order
+    on_error: OnError
+    output: str | Path | None
+    retry_failed: bool
+    seed: int
+
+
+class Stream:
+    """A run in progress. Any number of readers; one that comes late first gets what it missed."""
+
+    def __init__(self, program: CheckedProgram, run: Run) -> None:
+        self._program = program
+        self._run = run
+
+    async def events(self, var: str | None = None, branch: str | None = None) -> AsyncIterator[Event]:
+        """All events, or those of one variable (or step id), of one branch (its path, or its name)."""
+        chosen = _Filter(self._program, var, branch)
+        async for event in self._run.events():
+            if chosen.takes(event):
+                yield event
+
+    async def text(self, var: str | None = None, branch: str | None = None) -> AsyncIterator[str]:
+        """The text of a variable as it is generated; without `var` all of the main line's text, or of a branch's."""
+        chosen = _Filter(self._program, var, branch if branch is not None or var is not None else "")
+        async for events in self._run.log.batches():
+            taken = (event for event in events if event.type in _TEXTS and chosen.takes(event))
+            if piece := "".join(event.data["text"] for event in taken):
+                yield piece
+
+    async def result(self) -> Result:
+        """The result, when the run has ended."""
+        return await asyncio.shield(self._run.wait())
+
+    def cancel(self) -> None:
+        """Ask the run to stop."""
+        self._run.cancel()
+
+
+_TEXTS = ("text", "delta", "selected")
+
+
+class _Filter:
+    """Which events a reader wants. Learns the paths of named branches as they begin."""
+
+    def __init__(self, program: CheckedProgram, var: str | None, branch: str | None) -> None:
+        self._var = var
+        self._branch = branch
+        self._paths = {branch}
+        self._labels = {var, *_labels(program, var)} if var is not None else set[str | None]()
+
+    def takes(self, event: Event) -> bool:
+        if event.type == "branch.started" and self._branch and event.data["name"] == self._branch:
+            self._paths.add(event.branch)
+        if self._branch is not None and event.branch not in self._paths:
+            return False
+        if self._var is None:
+            return True
+        name = event.data.get("name")
+        return name == self._var if event.type == "bound" else event.type in _NAMED and name in self._labels
+
+
+_NAMED = ("delta", "generated", "selected")
+
+
+def _labels(program: CheckedProgram, var: str) -> Iterator[str]:
+    """The ids of the steps that bind a variable: events have the id where there is one."""
+    for step in every_step(program.spec.steps):
+        target = step.gen if isinstance(step, Gen) else step.select if isinstance(step, Select) else None
+        if isinstance(step, Gen | Select) and target is not None and target.name == var:
+            yield label_of(step)
+
+
+class SyncStream:
+    """A `Stream` for code without `await`. Readers may be on several threads."""
+
+    def __init__(self, stream: Stream, portal: _Portal) -> None:
+        self._stream = stream
+        self._portal = portal
+
+    def events(self, var: str | None = None, branch: str | None = None) -> Iterator[Event]:
+        """As `Stream.events`."""
+        return self._portal.iterate(self._stream.events(var, branch))
+
+    def text(self, var: str | None = None, branch: str | None = None) -> Iterator[str]:
+        """As `Stream.text`."""
+        return self._portal.iterate(self._stream.text(var, branch))
+
+    def result(self) -> Result:
+        """As `Stream.result`."""
+        return self._portal.wait(self._stream.result())
+
+    def cancel(self) -> None:
+        """Ask the run to stop."""
+        self._portal.post(self._stream.cancel)
+
+
+class Program:
+    """A checked program, with inputs that may be bound already. Programs are never changed: `bind` gives a new one."""
+
+    def __init__(self, checked: CheckedProgram, bound: Mapping[str, Any] | None = None) -> None:
+        self.checked = checked
+        self.bound: Mapping[str, Any] = dict(bound or {})
+
+    def __repr__(self) -> str:
+        return f"<Program {self.name}({', '.join(self.inputs)})>"
+
+    @property
+    def name(self) -> str:
+        return self.checked.name
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The inputs that are not bound."""
+        return tuple(name for name in self.checked.inputs if name not in self.bound)
+
+    def bind(self, /, **inputs: Any) -> Program:
+        """A program with values for some inputs. SpecError: S401, S403, and S410 for one that is bound already."""
+        bound = self._with(inputs)
+        if problems := bind_some(self.checked.spec, inputs):
+            raise SpecError(*problems)
+        return Program(self.checked, bound)
+
+    async def arun(
+        self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
+    ) -> Result:
+        """Run to the end. What the program did is in the result, an error too; SpecError for inputs that do not fit
+        and for a model that cannot be opened."""
+        async with self._started(inputs, on, seed, trace) as run:
+            return await run.wait()
+
+    def run(
+        self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
+    ) -> Result:
+        """As `arun`."""
+        return _wait(self.arun(inputs, on=on, seed=seed, trace=trace))
+
+    @asynccontextmanager
+    async def astream(
+        self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
+    ) -> AsyncGenerator[Stream, None]:
+        """Run while the block is entered; leaving it cancels what still runs. Raises what `arun` raises."""
+        async with self._started(inputs, on, seed, trace) as run:
+            yield Stream(self.checked, run)
+
+    @contextmanager
+    def stream(
+        self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
+    ) -> Generator[SyncStream, None, None]:
+        """As `astream`."""
+        with _Portal() as portal:
+            streaming = self.astream(inputs, on=on, seed=seed, trace=trace)
+            with portal.entered(streaming) as stream:
+                yield SyncStream(stream, portal)
+
+    async def abatch(
+        self,
+        rows: Iterable[Mapping[str, Any]] | str | Path,
+        *,
+        on: On = None,
+        columns: Mapping[str, str] | None = None,
+        keep: Iterable[str] = (),
+        concurrency: int = CONCURRENCY,
+        order: Order = "input",
+        on_error: OnError = "collect",
+        output: str | Path | None = None,
+        retry_failed: bool = False,
+        seed: int = 0,
+    ) -> AsyncGenerator[RowResult, None]:
+        """Run every row: mappings of inputs, or a file of JSON Lines, CSV or Parquet.
+
+        columns: input → column of another name. keep: columns that go into the results. output: a file that results are
+        appended to; rows that are in it are not run, and not given. The rest as for `sglspec batch`.
+        """
+        chosen = Columns(self.checked.inputs, self.bound, dict(columns or {}), tuple(keep))
+        raw = read_rows(Path(rows)) if isinstance(rows, str | Path) else given_rows(rows)
+        async with _open(on, self.checked) as backend:
+            ready = RowSource(self.checked, chosen, backend.model_name, seed).rows(raw)
+            options = BatchOptions(concurrency, order, on_error)
+            if output is None:
+                async with aclosing(run_rows(self.checked, ready, backend, options)) as results:
+                    async for result in results:
+                        yield result
+                return
+            with Journal(Path(output), retry_failed or on_error == "fail_fast") as journal:
+                options = BatchOptions(concurrency, "completed", on_error)
+                failed = False
+                async with aclosing(run_rows(self.checked, journal.left(ready), backend, options)) as results:
+                    async for result in results:
+                        journal.append(result.as_dict())
+                        failed = failed or result.status != "succeeded"
+                        yield result
+                if not (failed and on_error == "fail_fast"):
+                    journal.finish(order == "input")
+
+    def batch(
+        self, rows: Iterable[Mapping[str, Any]] | str | Path, **options: Unpack[BatchSettings]
+    ) -> Iterator[RowResult]:
+        """As `abatch`. Rows run until the iterator is used up or closed."""
+        with _Portal() as portal:
+            yield from portal.iterate(self.abatch(rows, **options))
+
+    async def awarm(self, *, on: On) -> int:
+        """Compute what every run begins with: the text before the first input that is not bound, or before the first
+        generation. Runs on the same model then reuse it. Gives the number of tokens that were computed."""
+        async with _open(on, self.checked) as backend:
+            return await warm(self.checked, self.bound, backend)
+
+    def warm(self, *, on: On) -> int:
+        """As `awarm`."""
+        return _wait(self.awarm(on=on))
+
+    def _with(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Bound inputs and more. SpecError (S410) for one that is given twice."""
+        if clashes := [bound_twice(name) for name in inputs if name in self.bound]:
+            raise SpecError(*clashes)
+        return {**self.bound, **inputs}
+
+    @asynccontextmanager
+    async def _started(
+        self, inputs: Mapping[str, Any] | None, on: On, seed: int | None, trace: bool
+    ) -> AsyncGenerator[Run, None]:
+        given = self._with(inputs or {})
+        async with _open(on, self.checked) as backend:
+            run = start(self.checked, given, backend, RunOptions(seed, trace=trace))
+            try:
+                yield run
+            finally:
+                run.cancel()
+                await run.wait()
+
+
+@asynccontextmanager
+async def _open(on: On, program: CheckedProgram) -> AsyncGenerator[Backend, None]:
+    """The backend that is meant; one that this opened is closed in the end."""
+    if isinstance(on, Model):
+        yield on.backend
+    elif isinstance(on, Mapping):
+        yield ScriptedBackend(on)
+    elif isinstance(on, str) or on is None:
+        async with Model(on or program.spec.model) as model:
+            yield model.backend
+    else:
+        yield on
+
+
+class _Portal:
+    """An event loop on a thread of its own, for callers that do not await: works inside of another loop (notebooks)
+    too, and lets several threads read one stream."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="sglspec", daemon=True)
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        await self._stop.wait()
+
+    def __enter__(self) -> _Portal:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._stop is not None
+        self.post(self._stop.set)
+        self._thread.join()
+
+    def post(self, action: Any) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(action)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The outcome of `work`. Ctrl-C while waiting cancels it."""
+        assert self._loop is not None
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """The items of an asynchronous generator."""
+        generator = cast("AsyncGenerator[T, None]", items)
+
+        async def following() -> tuple[T] | None:
+            try:
+                return (await anext(generator),)
+            except StopAsyncIteration:
+                return None
+
+        async def close() -> None:
+            await generator.aclose()
+
+        try:
+            while (item := self.wait(following())) is not None:
+                yield item[0]
+        finally:
+            self.wait(close())
+
+    @contextmanager
+    def entered(self, manager: Any) -> Generator[Any, None, None]:
+        """What an asynchronous context manager gives, entered and left on the loop."""
+
+        async def enter() -> Any:
+            return await manager.__aenter__()
+
+        async def leave() -> None:
+            await manager.__aexit__(None, None, None)
+
+        value = self.wait(enter())
+        try:
+            yield value
+        finally:
+            self.wait(leave())
+
+
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    with _Portal() as portal:
+        return portal.wait(work)
+
+
+def _source(document: str | Path) -> Source:
+    """A path, or the text of a document: a text of several lines is no path."""
+    if isinstance(document, str) and "\n" in document:
+        is_json = document.lstrip().startswith("{")
+        return source_from_text(document, "program", "json" if is_json else "yaml")
+    return read_source(document)
+
+
+def load(document: str | Path) -> Program:
+    """The program in a file, or in a text of several lines. SpecError with every mistake there is."""
+    source = _source(document)
+    report = Report(source.name)
+    program = load_program(source, report)
+    report.raise_errors()
+    assert program is not None
+    return Program(program)
+
+
+def check(document: str | Path) -> list[Diagnostic]:
+    """Everything that is wrong with a document, and warnings."""
+    try:
+        source = _source(document)
+    except SpecError as error:
+        return list(error.diagnostics)
+    report = Report(source.name)
+    load_program(source, report)
+    return report.sorted()
+
+
+def _program(program: Program | str | Path) -> Program:
+    return program if isinstance(program, Program) else load(program)
+
+
+def run(
+    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunSettings]
+) -> Result:
+    """Run a program, a file or a text; see `Program.run`."""
+    return _program(program).run(inputs, **options)
+
+
+async def arun(
+    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunSettings]
+) -> Result:
+    """As `run`."""
+    return await _program(program).arun(inputs, **options)
+
+
+def stream(
+    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunSettings]
+) -> AbstractContextManager[SyncStream]:
+    """Stream a program, a file or a text; see `Program.stream`."""
+    return _program(program).stream(inputs, **options)
+
+
+def batch(
+    program: Program | str | Path, rows: Iterable[Mapping[str, Any]] | str | Path, **options: Unpack[BatchSettings]
+) -> Iterator[RowResult]:
+    """Run a program, a file or a text over rows; see `Program.batch`."""
+    return _program(program).batch(rows, **options)

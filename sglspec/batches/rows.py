@@ -1,0 +1,175 @@
+"""Rows from JSON Lines, CSV and Parquet files, one at a time, and from rows to inputs."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+from sglspec.analysis.inputs import coerce_text
+from sglspec.diagnostics import Diagnostic, SpecError, sentence
+from sglspec.document.model import Decl
+
+MAX_LINE = 16 * 2**20
+"""Bytes of a line. A file without line ends must not fill the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """Values by column; None when the row cannot be read, and `problem` says why. `texts`: the values are texts that
+    have to be read by the declared types (CSV). `source`: what could not be read, to know it again."""
+
+    values: Mapping[str, Any] | None
+    problem: Diagnostic | None = None
+    texts: bool = False
+    source: bytes = b""
+
+
+def read_rows(path: Path) -> Iterator[RawRow]:
+    """The rows of a file: CSV and Parquet by its name's end, otherwise JSON Lines.
+
+    A row that cannot be read is one with a problem (S411). SpecError: S100 for a file that cannot be read, S607 for
+    Parquet without pyarrow.
+    """
+    match path.suffix.lower():
+        case ".csv":
+            return _csv(path)
+        case ".parquet":
+            return _parquet(path)
+        case _:
+            return _json_lines(path)
+
+
+def json_lines(file: IO[bytes], name: str) -> Iterator[RawRow]:
+    """The objects of JSON Lines. Blank lines are no rows."""
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise SpecError(Diagnostic("S411", f"Line {number} is longer than {MAX_LINE:,} bytes.", file=name))
+        if line.strip():
+            yield _json_row(line, f"{name}:{number}")
+
+
+def given_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[RawRow]:
+    """Rows that are in memory already."""
+    return (RawRow(row) for row in rows)
+
+
+def _json_row(line: bytes, place: str) -> RawRow:
+    try:
+        value: Any = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        return _bad(f"the line is not JSON: {error}", place, line)
+    if not isinstance(value, dict):
+        return _bad("the line is not a JSON object", place, line)
+    return RawRow(cast("dict[str, Any]", value))
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _json_lines(path: Path) -> Iterator[RawRow]:
+    with _reading(path), path.open("rb") as file:
+        yield from json_lines(file, str(path))
+
+
+def _csv(path: Path) -> Iterator[RawRow]:
+    """A head with the names of the columns, and cells that are texts."""
+    with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        head = next(reader, None)
+        while head is not None:
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield _bad(f"the row is not CSV: {error}", f"{path}:{reader.line_num}", str(reader.line_num).encode())
+                continue
+            if len(cells) > len(head):
+                message = f"the row has {len(cells)} cells, and there are {len(head)} columns"
+                yield _bad(message, f"{path}:{reader.line_num}", repr(cells).encode())
+            elif cells:
+                yield RawRow(dict(zip(head, cells, strict=False)), texts=True)
+
+
+def _parquet(path: Path) -> Iterator[RawRow]:
+    try:
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        message = "Reading Parquet needs the package `pyarrow`, which is not installed."
+        raise SpecError(Diagnostic("S607", message, help="Run `pip install pyarrow`.")) from None
+    with _reading(path):
+        file = parquet.ParquetFile(path)
+        for batch in file.iter_batches(batch_size=256):
+            for row in batch.to_pylist():
+                yield RawRow(row)
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[None, None, None]:
+    """What can go wrong with a file, as SpecError."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # pyarrow's errors and wrong UTF-8 are ValueErrors
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(Diagnostic("S100", sentence(f"`{path}` cannot be read: {reason}"))) from None
+
+
+def _bad(message: str, place: str, source: bytes) -> RawRow:
+    return RawRow(None, Diagnostic("S411", sentence(message), file=place), source=source)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which column is which input: `mapped` by name of the input; any other input is the column of its own name.
+    `kept`: columns that go into the output as they are."""
+
+    inputs: Mapping[str, Decl]
+    bound: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    mapped: Mapping[str, str] = field(default_factory=dict[str, str])
+    kept: tuple[str, ...] = ()
+
+    def inputs_of(self, row: RawRow) -> dict[str, Any]:
+        """The inputs of a row, those that are bound for all rows too. Columns that are no input are left out.
+
+        Raises SpecError: S401 for a cell that is not of the input's type, S410 for one that is bound, S411 for a
+        missing column.
+        """
+        if row.values is None:
+            assert row.problem is not None
+            raise SpecError(row.problem)
+        given: dict[str, Any] = {}
+        for name, decl in self.inputs.items():
+            column = self.mapped.get(name, name)
+            if column not in row.values:
+                if name in self.mapped:
+                    raise SpecError(Diagnostic("S411", f"The row has no column `{column}`."))
+                continue
+            if name in self.bound:
+                raise SpecError(bound_twice(name))
+            given[name] = _typed(name, decl, row.values[column]) if row.texts else row.values[column]
+        return {**self.bound, **given}
+
+    def kept_of(self, row: RawRow) -> dict[str, Any]:
+        """The columns to keep; null for one that the row does not have."""
+        return {name: (row.values or {}).get(name) for name in self.kept}
+
+
+def bound_twice(name: str) -> Diagnostic:
+    return Diagnostic("S410", f"The input `{name}` is bound already, and given again.", help="Leave one of them out.")
+
+
+def _typed(name: str, decl: Decl, text: str) -> Any:
+    """A cell by the declared type. An empty one that is not a text is null."""
+    try:
+        return coerce_text(decl, text) if text or decl.type == "string" else None
+    except ValueError as error:
+        raise SpecError(Diagnostic("S401", sentence(f"input `{name}`: {error}"))) from None

@@ -1,0 +1,228 @@
+"""One `sglspec batch`, from the document to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sglspec import backends
+from sglspec.analysis.program import Program
+from sglspec.backends import Backend
+from sglspec.backends.switches import split_switches
+from sglspec.batches import (
+    BatchOptions,
+    Columns,
+    Journal,
+    NotAJournal,
+    OnError,
+    Order,
+    RawRow,
+    Row,
+    RowResult,
+    RowSource,
+    read_rows,
+    run_rows,
+)
+from sglspec.batches.rows import json_lines
+from sglspec.cli.complain import Refused, Texts
+from sglspec.cli.documents import load
+from sglspec.cli.exits import FAULT, INTERRUPTED, NO, OK, USAGE, backend_code
+from sglspec.cli.fault import report_fault
+from sglspec.cli.inputs import read_settings
+from sglspec.cli.interrupt import Interrupts
+from sglspec.cli.job import close
+from sglspec.cli.live import StatusLine
+from sglspec.cli.options import wrong
+from sglspec.cli.stdin import StandardInput
+from sglspec.cli.streams import note, put, to_json
+from sglspec.diagnostics import SpecError
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """The options of one batch."""
+
+    spec: str
+    rows: str
+    output: Path | None
+    mapping: tuple[str, ...]
+    keep: tuple[str, ...]
+    inputs: tuple[str, ...]
+    settings: tuple[str, ...]
+    concurrency: int
+    order: Order
+    on_error: OnError
+    retry_failed: bool
+    backend: str | None
+    model: str | None
+    engine: tuple[str, ...]
+    seed: int
+
+
+def perform(job: BatchJob) -> int:
+    """Run, write, and return the exit code."""
+    texts, stdin = Texts(), StandardInput()
+    try:
+        engine = _engine(job)
+        program = load(job.spec, stdin, texts)
+        bound = read_settings(program, job.inputs, job.settings, stdin, texts)
+        columns = Columns(program.inputs, bound, _mapping(job, program, bound), job.keep)
+        with Interrupts() as interrupts:
+            batch = _Batch(job, program, columns, engine, texts)
+            try:
+                return asyncio.run(batch.run(_raw_rows(job, stdin), interrupts))
+            except asyncio.CancelledError:
+                batch.say("stopped" + ("; the same command goes on" if job.output is not None else ""))
+                return interrupts.code or INTERRUPTED
+    except NotAJournal as problem:
+        raise wrong(f"{str(job.output)!r} cannot be gone on with: {problem}.", "--output") from None
+    except Refused as refusal:
+        texts.complain(refusal.diagnostics)
+        return refusal.code
+
+
+def _engine(job: BatchJob) -> dict[str, Any]:
+    try:
+        return backends.check_engine(job.backend, split_switches(job.engine))
+    except SpecError as error:
+        raise Refused(backend_code(error.diagnostics), error.diagnostics) from None
+
+
+def _mapping(job: BatchJob, program: Program, bound: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in job.mapping:
+        name, equals, column = item.partition("=")
+        if not equals or not name or not column:
+            raise wrong(f"{item!r} is not of the form INPUT=COLUMN.", "--map")
+        if name not in program.inputs:
+            raise wrong(f"The program has no input `{name}`.", "--map")
+        if name in bound:
+            raise wrong(f"The input `{name}` has a value for all rows already.", "--map")
+        found[name] = column
+    return found
+
+
+def _raw_rows(job: BatchJob, stdin: StandardInput) -> Iterator[RawRow]:
+    if job.rows == "-":
+        return json_lines(stdin.open("ROWS"), StandardInput.NAME)
+    return read_rows(Path(job.rows))
+
+
+class _Batch:
+    def __init__(self, job: BatchJob, program: Program, columns: Columns, engine: dict[str, Any], texts: Texts) -> None:
+        self._job = job
+        self._program = program
+        self._columns = columns
+        self._engine = engine
+        self._texts = texts
+        self._status = StatusLine(sys.stderr)
+        self._began = time.monotonic()
+        self._ran = 0
+        self._failed = 0
+        self._journal: Journal | None = None
+        self._fault: Exception | None = None
+
+    @property
+    def _kept(self) -> int:
+        """Rows that were done before."""
+        return self._journal.kept if self._journal is not None else 0
+
+    @property
+    def _all_failed(self) -> int:
+        return self._failed + (self._journal.kept_failed if self._journal is not None else 0)
+
+    async def run(self, raw: Iterator[RawRow], interrupts: Interrupts) -> int:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def stop() -> None:
+            task.cancel()
+
+        try:
+            backend = await self._open()
+        finally:
+            self._status.clear()
+        try:
+            source = RowSource(self._program, self._columns, backend.model_name, self._job.seed)
+            with interrupts.cancelling(stop):
+                await self._write(source.rows(raw), backend)
+        except SpecError as error:  # the file of rows
+            raise Refused(USAGE, error.diagnostics) from None
+        except OSError as error:
+            raise wrong(f"{str(self._job.output)!r} cannot be written: {error.strerror}.", "--output") from None
+        finally:
+            self._status.clear()
+            await close(backend)
+        return self._end()
+
+    async def _open(self) -> Backend:
+        model = self._job.model or self._program.spec.model
+        if (self._job.backend or "local") == "local":
+            self._status.show(f"loading {model or backends.DEFAULT_MODEL} …")
+        try:
+            return await backends.open_backend(self._job.backend, model, self._engine)
+        except SpecError as error:
+            raise Refused(backend_code(error.diagnostics), error.diagnostics) from None
+
+    async def _write(self, rows: Iterator[Row], backend: Backend) -> None:
+        if self._job.output is None:
+            await self._follow(
+                rows, backend, self._job.order, lambda result: put(to_json(result.as_dict(), indent=None))
+            )
+            return
+        retry = self._job.retry_failed or self._job.on_error == "fail_fast"
+        with Journal(self._job.output, retry) as journal:
+            self._journal = journal
+            # results are written as they come: none is lost that was computed
+            left = journal.left(rows)
+            stopped = await self._follow(left, backend, "completed", lambda result: journal.append(result.as_dict()))
+            if not stopped:
+                self._status.clear()
+                journal.finish(self._job.order == "input")
+
+    async def _follow(
+        self, rows: Iterator[Row], backend: Backend, order: Order, take: Callable[[RowResult], None]
+    ) -> bool:
+        """Run rows and take their results. True when the batch was stopped by one."""
+        options = BatchOptions(self._job.concurrency, order, self._job.on_error)
+        async with aclosing(run_rows(self._program, rows, backend, options)) as results:
+            async for result in results:
+                take(result)
+                self._count(result)
+        return self._job.on_error == "fail_fast" and self._failed > 0
+
+    def _count(self, result: RowResult) -> None:
+        self._ran += 1
+        if result.status != "succeeded":
+            if not self._failed and result.error is not None:
+                self._status.clear()
+                note(f"sglspec: row {result.row}, the first that failed:")
+                self._texts.complain([result.error])
+            self._failed += 1
+            self._fault = self._fault or result.fault
+        if self._status.due:
+            rate = self._ran / (time.monotonic() - self._began)
+            failed = f", {self._all_failed:,} failed" if self._all_failed else ""
+            self._status.show(f"{self._ran + self._kept:,} rows{failed}, {rate:.3g} rows/s …")
+
+    def _end(self) -> int:
+        if self._fault is not None:
+            report_fault(self._fault)
+        stopped = self._job.on_error == "fail_fast" and self._failed
+        self.say("stopped by a row that failed" if stopped else "")
+        return FAULT if self._fault is not None else NO if self._all_failed else OK
+
+    def say(self, remark: str) -> None:
+        """The last line."""
+        total = self._ran + self._kept
+        parts = [f"{total:,} row{'' if total == 1 else 's'}"]
+        parts += [f"{self._kept:,} of them from before"] if self._kept else []
+        parts += [f"{self._all_failed:,} failed"] if self._all_failed else []
+        parts += [remark] if remark else []
+        note(f"sglspec: {', '.join(parts)}")

@@ -1,0 +1,231 @@
+"""`sglspec batch`: what goes in, what comes out, and what a batch that was stopped leaves."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import command, environment
+
+PROGRAM = """\
+sglspec: v1
+inputs: {q: string, n: {type: integer, default: 1}}
+steps:
+  - "Q: {{ q }} {{ n }} A:"
+  - gen: a
+  - check: n < 3
+"""
+
+
+def records(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def lines(*rows: Any) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def batch(cli, write):
+    write("program.yaml", PROGRAM)
+    write("replies.yaml", "a: fine\n")
+
+    def run(*arguments: str, stdin: str = ""):
+        return cli("batch", "program.yaml", *arguments, "--backend", "scripted:replies.yaml", stdin=stdin)
+
+    return run
+
+
+def test_every_row_has_a_result(batch, write):
+    rows = (
+        lines({"q": "x", "other": 1}, {"q": 3}) + "nonsense\n[1]\n" + lines({"q": "y", "n": 5}, {"q": "x"}, {"p": ""})
+    )
+    write("rows.jsonl", rows)
+    done = batch("rows.jsonl")
+    found = records(done.out)
+    assert [(one["row"], one["status"]) for one in found] == [
+        (1, "succeeded"), (2, "refused"), (3, "refused"), (4, "refused"), (5, "failed"), (6, "succeeded"), (7, "refused"),
+    ]  # fmt: skip
+    codes = [one["error"] and one["error"]["code"] for one in found]
+    assert codes == [None, "S401", "S411", "S411", "S702", None, "S402"]
+    assert found[0]["outputs"] == {"a": "fine"}
+    assert len({one["key"] for one in found}) == len({one["seed"] for one in found}) == 7
+    assert done.code == 1
+    assert done.err.startswith("sglspec: row 2, the first that failed:\nerror S401")
+    assert done.err.endswith("sglspec: 7 rows, 5 failed\n")
+
+
+def test_csv(batch, write):
+    write("rows.csv", '\ufeffquestion,n,gold\nx,2,a\n"y, ""z""",,b\nw,k,c\n1,2,3,4\n')
+    found = records(batch("rows.csv", "--map", "q=question", "--keep", "gold").out)
+    assert [one["status"] for one in found] == ["succeeded", "succeeded", "refused", "refused"]
+    assert [one["columns"] for one in found] == [{"gold": "a"}, {"gold": "b"}, {"gold": "c"}, {"gold": None}]
+
+
+def test_parquet(batch, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet  # pyright: ignore[reportMissingImports]
+
+    parquet.write_table(pyarrow.table({"q": ["x", "y"], "n": [2, 3]}), tmp_path / "rows.parquet")
+    assert [one["status"] for one in records(batch("rows.parquet").out)] == ["succeeded", "failed"]
+
+
+@pytest.mark.parametrize("head", ["sglspec: v1", "# a remark\nsglspec:   v1\ndescription: new"])
+def test_a_second_start_runs_nothing_again(batch, write, tmp_path, head: str):
+    write("rows.jsonl", lines({"q": "x"}, {"q": "x"}, {"q": "y", "n": 3}))
+    out = tmp_path / "out.jsonl"
+    batch("rows.jsonl", "-o", "out.jsonl")
+    before = out.read_text()
+    write("program.yaml", PROGRAM.replace("sglspec: v1", head))
+    write("replies.yaml", "a: other\n")
+    done = batch("rows.jsonl", "-o", "out.jsonl")
+    assert (done.code, done.err) == (1, "sglspec: 3 rows, 3 of them from before, 1 failed\n")
+    assert out.read_text() == before
+
+
+@pytest.mark.parametrize("order", ["input", "completed"])
+def test_only_what_changed_is_run(batch, write, tmp_path, order: str):
+    """One row edited, one removed, one added in front, one of two equal ones gone."""
+    write("rows.jsonl", lines(*({"q": q} for q in ("a", "b", "c", "d", "d"))))
+    batch("rows.jsonl", "-o", "out.jsonl")
+    write("replies.yaml", "a: new\n")
+    write("rows.jsonl", lines(*({"q": q} for q in ("z", "a", "B", "d"))))
+    done = batch("rows.jsonl", "-o", "out.jsonl", "--order", order)
+    assert done.err == "sglspec: 4 rows, 2 of them from before\n"
+    found = [(one["row"], one["outputs"]["a"]) for one in records((tmp_path / "out.jsonl").read_text())]
+    assert sorted(found) == [(1, "new"), (2, "fine"), (3, "new"), (4, "fine")]
+    assert (found == sorted(found)) == (order == "input")
+
+
+def test_rows_that_failed_can_be_run_again(batch, write, tmp_path):
+    write("rows.jsonl", lines({"q": "x", "n": 5}, {"q": "y"}))
+    batch("rows.jsonl", "-o", "out.jsonl")
+    write("replies.yaml", "a: new\n")
+    done = batch("rows.jsonl", "-o", "out.jsonl", "--retry-failed")
+    assert done.err.endswith("sglspec: 2 rows, 1 of them from before, 1 failed\n")
+    assert [one["outputs"]["a"] for one in records((tmp_path / "out.jsonl").read_text())] == ["new", "fine"]
+
+
+def test_fail_fast(batch, write, tmp_path):
+    write("rows.jsonl", lines(*({"q": str(i), "n": 1 + 4 * (i == 2)} for i in range(9))))
+    done = batch("rows.jsonl", "-o", "out.jsonl", "--on-error", "fail_fast", "--concurrency", "1")
+    assert done.code == 1
+    assert done.err.endswith("sglspec: 3 rows, 1 failed, stopped by a row that failed\n")
+    assert [one["status"] for one in records((tmp_path / "out.jsonl").read_text())] == [
+        "succeeded",
+        "succeeded",
+        "failed",
+    ]
+    again = batch("rows.jsonl", "-o", "out.jsonl", "--on-error", "fail_fast", "--concurrency", "1")
+    assert again.err.endswith("sglspec: 3 rows, 2 of them from before, 1 failed, stopped by a row that failed\n")
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40, 200])
+def test_a_torn_line_is_cut_off(batch, write, tmp_path, cut: int):
+    write("rows.jsonl", lines(*({"q": str(i)} for i in range(3))))
+    batch("rows.jsonl", "-o", "out.jsonl")
+    out = tmp_path / "out.jsonl"
+    whole = out.read_bytes()
+    out.write_bytes(whole[:-cut])
+    assert batch("rows.jsonl", "-o", "out.jsonl").err == "sglspec: 3 rows, 2 of them from before\n"
+    assert out.read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", ["q,n\n1,2\n", "precious", '{"a": 1}\n', '{"row": 1, "key": "x", "status": "y"}\n'])
+def test_another_file_is_left_alone(batch, write, content: str):
+    write("rows.jsonl", lines({"q": "x"}))
+    file = write("out.jsonl", content)
+    done = batch("rows.jsonl", "-o", "out.jsonl")
+    assert done.code == 2
+    assert "it holds something else" in done.err
+    assert file.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nothing.jsonl",), "S100"),
+        (("rows.jsonl", "--map", "q"), "INPUT=COLUMN"),
+        (("rows.jsonl", "--map", "z=q"), "no input `z`"),
+        (("rows.jsonl", "--map", "q=p", "--set", "q=1"), "a value for all rows already"),
+        (("rows.jsonl", "--set", "z=1"), "S403"),
+        (("rows.jsonl", "--set", "n=x"), "S401"),
+        (("rows.jsonl", "--concurrency", "0"), "1 to 10000"),
+        (("rows.jsonl", "--retry-failed"), "-o"),
+        (("rows.jsonl", "--order", "random"), "input or completed"),
+    ],
+)
+def test_wrong_usage(batch, write, arguments, says: str):
+    write("rows.jsonl", lines({"q": "x"}))
+    done = batch(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+
+
+def test_an_input_for_all_rows(batch):
+    done = batch("-", "--set", "n=2", stdin=lines({"q": "x"}, {"q": "y", "n": 2}))
+    assert [one["error"] and one["error"]["code"] for one in records(done.out)] == [None, "S410"]
+
+
+def test_rows_are_done_when_their_line_is_there(tmp_path: Path, write):
+    """Killed again and again: in the end every row is there once, and an edited row alone is run again."""
+    rows, kills = 300, 3
+    write("program.yaml", PROGRAM)
+    write("replies.yaml", "a: fast fine\n")
+    content = [{"q": f"question {i % 290}"} for i in range(rows)]
+    write("rows.jsonl", lines(*content))
+    arguments = ("batch", "program.yaml", "rows.jsonl", "-o", "out.jsonl", "--backend", "scripted:replies.yaml")
+    out = tmp_path / "out.jsonl"
+    draw = random.Random(5)
+    for kill in range(kills):
+        process = subprocess.Popen(
+            command(*arguments, "--concurrency", "4", runner="slow"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE
+        )  # fmt: skip
+        goal = (kill + 1) * rows // (kills + 2) + draw.randrange(20)
+        limit = time.monotonic() + 60
+        while not out.exists() or out.read_bytes().count(b"\n") < goal:
+            assert process.poll() is None and time.monotonic() < limit
+        process.kill()
+        process.communicate()
+    done = subprocess.run(
+        command(*arguments), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+    kept = int(done.stderr.split("rows, ")[1].split()[0])
+    assert kept >= kills * rows // (kills + 2)
+    found = records(out.read_text())
+    assert [one["row"] for one in found] == list(range(1, rows + 1))
+    assert len({one["key"] for one in found}) == rows
+    write("rows.jsonl", lines(*content[:99], {"q": "another"}, *content[100:]))
+    done = subprocess.run(
+        command(*arguments), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr == f"sglspec: {rows} rows, {rows - 1} of them from before\n"
+    again = records(out.read_text())
+    assert [one for one, before in zip(again, found, strict=True) if one != before] == [again[99]]
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path: Path, write):
+    write("program.yaml", PROGRAM)
+    write("replies.yaml", f"a: {'slowly ' * 4}\n")
+    write("rows.jsonl", lines(*({"q": str(i)} for i in range(50))))
+    arguments = ("batch", "program.yaml", "rows.jsonl", "-o", "out.jsonl", "--backend", "scripted:replies.yaml")
+    process = subprocess.Popen(
+        command(*arguments, "--concurrency", "2", runner="slow"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE
+    )  # fmt: skip
+    out = tmp_path / "out.jsonl"
+    limit = time.monotonic() + 60
+    while not out.exists() or b"\n" not in out.read_bytes():
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.decode().endswith("stopped; the same command goes on\n")
+    assert 1 <= len(records(out.read_text())) < 50
