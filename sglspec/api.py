@@ -133,7 +133,7 @@ class Stream:
         """The text of a variable as it is generated; without `var` all of the main line's text, or of a branch's."""
         chosen = _Filter(self._program, var, branch if branch is not None or var is not None else "")
         async for events in self._run.log.batches():
-            taken = (event for event in events if event.type in _TEXTS and chosen.takes(event))
+            taken = (event for event in events if chosen.takes(event) and event.type in _TEXTS)
             if piece := "".join(event.data["text"] for event in taken):
                 yield piece
 

@@ -76,7 +76,7 @@ def test_a_scripted_run_loads_no_torch():
 
 def test_check():
     assert [problem.code for problem in sglspec.check(TWO)] == ["W302"]
-    assert [problem.code for problem in sglspec.check("sglspec: v1\nsteps: [{gan: x}]\n")] == ["S201"]
+    assert [problem.code for problem in sglspec.check("sglspec: v1\nsteps: [{gan: x}]\n")] == ["S204"]
     assert [problem.code for problem in sglspec.check("nothing.yaml")] == ["S100"]
     with pytest.raises(sglspec.SpecError):
         sglspec.load("sglspec: v1\nsteps: [{gan: x}]\n")
