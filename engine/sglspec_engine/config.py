@@ -14,6 +14,8 @@ Forks = Literal["together", "sequential"]
 Admission = Literal["optimistic", "worst_case"]
 Weights = Literal["auto", "plain", "fp32", "fp16", "bf16"]
 
+MAX_THREADS = 1024
+"""More makes torch's thread pool end the process."""
 _KERNELS = ("varlen", "flashinfer")
 _UNTRIED = " (never executed on hardware)"
 """What is true of everything that needs another device than a CPU, until somebody runs benchmarks/gpu_check.py."""
@@ -89,6 +91,8 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1 where it is given")
+        if self.threads is not None and self.threads > MAX_THREADS:
+            raise ValueError(f"threads must be at most {MAX_THREADS}")
         choices = {"attention": Attention, "admission": Admission, "order": Order, "forks": Forks, "weights": Weights}
         for name, kind in choices.items():
             if getattr(self, name) not in get_args(kind):

@@ -127,7 +127,7 @@ class GrammarConstraint:
 
     def _raise(self) -> None:
         if self._matcher.is_error():
-            raise EngineError("constraint", self._matcher.get_error())
+            raise EngineError("constraint", _first_line(self._matcher.get_error()))
 
 
 class Grammars:
@@ -196,7 +196,7 @@ class Grammars:
     def _compile(self, grammar: str) -> GrammarConstraint:
         matcher = LLMatcher(self.tokenizer(), grammar, log_level=0, limits=_limits())
         if matcher.is_error():
-            raise EngineError("constraint", f"the grammar does not compile: {matcher.get_error()}")
+            raise EngineError("constraint", f"the grammar does not compile: {_first_line(matcher.get_error())}")
         constraint = GrammarConstraint(matcher, self._vocabulary.size, self._exact)
         constraint.allowed()  # the first mask builds lexer tables; better here than in the step loop
         return constraint.copy()  # without the time that took
@@ -231,3 +231,9 @@ class _TokenSource:
     def __call__(self, text: str | bytes) -> list[int]:
         content = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         return self._vocabulary.encode_content(content, after="text")
+
+
+def _first_line(text: str) -> str:
+    """What llguidance says, without the dump of its state behind it."""
+    line = text.strip().split("\n", 1)[0].strip()
+    return line if len(line) <= 200 else line[:200] + "…"

@@ -18,11 +18,11 @@ from sglspec.analysis.constraints import (
 )
 from sglspec.analysis.grammar import Step as PointerStep
 from sglspec.analysis.reasoning import ReasoningError, read_reasoning
-from sglspec.analysis.regexes import stop_pattern
+from sglspec.analysis.regexes import check_stop_sizes, stop_pattern
 from sglspec.analysis.schemas import objects_without_required
 from sglspec.analysis.types import ANY, BOOLEAN, INTEGER, NUMBER, STRING, Type, array, of_decl, of_schema
 from sglspec.diagnostics import Report
-from sglspec.document.fields import TEMPLATE_MARK, Param, Text
+from sglspec.document.fields import TEMPLATE_MARK, Param, Text, Texts
 from sglspec.document.load import Document
 from sglspec.document.model import Gen, Sampling
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
@@ -86,8 +86,8 @@ class GenChecker:
         if isinstance(options, Gen) and options.reasoning is not None:
             self._reasoning(options, options.reasoning.node, defaults)
         self._candidates(options, defaults)
-        for pattern in options.stop_regex.items if options.stop_regex is not None else ():
-            self._stop_pattern(pattern)
+        if options.stop_regex is not None:
+            self._stop_patterns(options.stop_regex)
         for text in options.stop.items if options.stop is not None else ():
             if text.source == "":
                 self._sampling_fault("a stop text is empty", text.node, "Leave it out: an empty text is everywhere.")
@@ -127,13 +127,19 @@ class GenChecker:
             message = f"a `budget` of {reasoning.budget} leaves nothing of `max_tokens` ({most}) for the answer"
             self._sampling_fault(message, find(node, ("budget",)), "Raise `max_tokens`: it counts both.")
 
-    def _stop_pattern(self, pattern: Text) -> None:
-        if TEMPLATE_MARK.search(pattern.source):
-            return  # read when it is reached
+    def _stop_patterns(self, patterns: Texts) -> None:
+        sizes: list[int] = []
+        for pattern in patterns.items:
+            if TEMPLATE_MARK.search(pattern.source):
+                continue  # read when it is reached
+            try:
+                sizes.append(stop_pattern(pattern.source)[1])
+            except ConstraintError as error:
+                self._fault(error, pattern.node)
         try:
-            stop_pattern(pattern.source)
+            check_stop_sizes(sizes)
         except ConstraintError as error:
-            self._fault(error, pattern.node)
+            self._fault(error, patterns.node)
 
     def _escape_without_quotes(self, text: Text) -> None:
         """`stop: \\n` is a backslash and an n: YAML reads escapes inside double quotes only."""

@@ -8,6 +8,7 @@ other than `i` and `s`. Groups are only for grouping, and laziness has no meanin
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -18,8 +19,8 @@ MAX_REPEAT = 10_000
 MAX_SIZE = 100_000
 """Positions after counted repetitions are written out: `(a{100}){100}` has 10,000."""
 MAX_NESTING = 100
-MAX_STOP_SIZE = 1_000
-"""The same for a stop pattern, which is looked for at every character."""
+MAX_STOP_SIZE = 500
+"""The same for all stop patterns of a text together, which are looked for at every character."""
 
 _COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _PROPERTY = re.compile(r"\{\^?[A-Za-z_][A-Za-z0-9_ =]*\}|[A-Z]")
@@ -82,18 +83,27 @@ def check_pattern(pattern: str) -> None:
         raise ConstraintError("S501", f"the pattern cannot be compiled: {reason}", start=0, end=len(pattern))
 
 
-def stop_pattern(pattern: str) -> str:
-    """The pattern of a stop, in a notation with one reading only. It is looked for anywhere, so it has no anchors.
+def stop_pattern(pattern: str) -> tuple[str, int]:
+    """The pattern of a stop, in a notation with one reading only, and its positions with repetitions written out. It is
+    looked for anywhere, so it has no anchors.
 
     Raises ConstraintError with offsets: S501 syntax, S502 dialect, S505 limits.
     """
     if len(pattern) > MAX_PATTERN:
         raise ConstraintError("S505", f"the pattern is longer than {MAX_PATTERN:,} characters")
-    normalised = _Scanner(pattern, whole=False).read()
+    scanner = _Scanner(pattern, whole=False)
+    normalised = scanner.read()
     if re.fullmatch(normalised, ""):
         help = "Write `+` where it says `*`: a stop needs at least one character."
         raise ConstraintError("S505", "the pattern matches the empty text, which is everywhere", help, start=0)
-    return normalised
+    return normalised, scanner.size
+
+
+def check_stop_sizes(sizes: Iterable[int]) -> None:
+    """Raises ConstraintError S505 where stop patterns of these sizes are too much together."""
+    if sum(sizes) > MAX_STOP_SIZE:
+        message = f"the stop patterns have more than {MAX_STOP_SIZE} positions together, counts written out"
+        raise ConstraintError("S505", message, "Use fewer or shorter patterns, or `stop` for plain texts.")
 
 
 def escape(text: str) -> str:
@@ -117,6 +127,7 @@ class _Scanner:
         self.pattern = pattern
         self.whole = whole
         self.max_size = MAX_SIZE if whole else MAX_STOP_SIZE
+        self.size = 0
         self.at = 0
 
     def peek(self) -> str:
@@ -132,6 +143,7 @@ class _Scanner:
             self.flags(found)
             flags, self.at = found[0], found.end()
         part = self.alternatives(0)
+        self.size = part.size
         if self.at < len(self.pattern):
             self.fault("S501", "this `)` closes nothing", self.at, help=r"Write \) for the sign itself.")
         # without the group, flags would end at the first `|` in some engines

@@ -15,9 +15,9 @@ TERMINAL = ("run.succeeded", "run.failed", "run.cancelled")
 class Event:
     """`type` is one of run.started, message.opened, message.closed, text, thinking, delta, generated, selected, bound,
     tool.started, tool.finished, fork.opened, branch.started, branch.finished, join.finished,
-    context.joined, and the terminal types. `branch` is the branch path ("" is the main line, "3.1" the second branch of the fork that is the
-    run's third). `step` is the JSON pointer of the step. A `text` event with `joined` repeats what branches wrote, now
-    as part of their parent."""
+    context.joined, and the terminal types. `branch` is the branch path ("" is the main line, "3.1" the second branch
+    of the fork that is the run's third). `step` is the JSON pointer of the step. A `text` event with `joined` repeats
+    what branches wrote, now as part of their parent."""
 
     seq: int
     type: str

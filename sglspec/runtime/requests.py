@@ -18,7 +18,7 @@ from sglspec.analysis.constraints import (
 from sglspec.analysis.grammar import ConstraintError
 from sglspec.analysis.program import Program, Rendered
 from sglspec.analysis.reasoning import read_reasoning
-from sglspec.analysis.regexes import escape, stop_pattern
+from sglspec.analysis.regexes import check_stop_sizes, escape, stop_pattern
 from sglspec.analysis.sites import every_step
 from sglspec.backends.base import (
     Delta,
@@ -264,13 +264,22 @@ class _Options:
     async def patterns(self, name: str) -> list[str]:
         """Stop patterns; inserted values match as they are written."""
         texts: Texts | None = self._last(name)
+        if texts is None:
+            return []
         out: list[str] = []
-        for text in texts.items if texts is not None else ():
+        sizes: list[int] = []
+        for text in texts.items:
             pattern = await _pattern(self.frame, text)
             try:
-                out.append(stop_pattern(pattern))
+                found, size = stop_pattern(pattern)
             except ConstraintError as problem:
                 raise self.frame.data_error(problem.code, problem.message, text.node, problem.help) from None
+            out.append(found)
+            sizes.append(size)
+        try:
+            check_stop_sizes(sizes)
+        except ConstraintError as problem:
+            raise self.frame.data_error(problem.code, problem.message, texts.node, problem.help) from None
         return out
 
     async def _text_or_list(self, text: Text) -> list[str]:

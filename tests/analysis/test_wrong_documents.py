@@ -130,6 +130,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("stop pattern of a property", "S502", "steps:\n  - gen: a\n    stop_regex: §\\p{Lu}\n"),
     ("stop pattern that is everywhere", "S505", "steps:\n  - gen: a\n    stop_regex: §a*\n"),
     ("stop pattern that is too large", "S505", "steps:\n  - gen: a\n    stop_regex: §a{2000}\n"),
+    ("stop patterns that are too large together", "S505", "steps:\n  - gen: a\n    stop_regex: §['a{300}', 'b{300}']\n"),
     # -- not yet -----------------------------------------------------------------------------------------------
     ("tool", "S320", "steps:\n  - tool: §t\n    into: x\n  - '{{ x }}'\n"),
     ("call", "S220", "steps:\n  - §call: t\n    into: {a: b}\n  - '{{ a }}'\n"),

@@ -286,7 +286,13 @@ async def test_bad_requests(tiny_llama: Path) -> None:
             assert caught.value.kind == "unsupported"
         await empty.extend([RoleOpen("user")])
         await collect(empty, max_tokens=1)
-    for settings in ({"threads": 0}, {"grammar_workers": 0}, {"grammar_timeout": 0}, {"step_tokens": 0}):
+    for settings in (
+        {"threads": 0},
+        {"threads": 100_000},
+        {"grammar_workers": 0},
+        {"grammar_timeout": 0},
+        {"step_tokens": 0},
+    ):
         with pytest.raises(ValueError):
             Engine.load(tiny_llama, **settings)
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sglspec_engine.types import EngineError
+
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
@@ -215,6 +217,11 @@ class Arena:
 
     def _empty(self, heads: int, dim: int) -> Tensor:
         layout = self.layout
-        if layout.slot_major:
-            return torch.empty(self.slots, heads, dim, dtype=layout.dtype, device=layout.device).transpose(0, 1)
-        return torch.empty(heads, self.slots, dim, dtype=layout.dtype, device=layout.device)
+        shape = (self.slots, heads, dim) if layout.slot_major else (heads, self.slots, dim)
+        try:
+            found = torch.empty(shape, dtype=layout.dtype, device=layout.device)
+        except RuntimeError:
+            wanted = self.slots * layout.bytes_per_token
+            message = f"there is no memory for {wanted} bytes of keys and values: lower max_kv_bytes"
+            raise EngineError("unsupported", message) from None
+        return found.transpose(0, 1) if layout.slot_major else found

@@ -1,8 +1,8 @@
 """Stop patterns: a regular expression found in a stream of bytes at the moment a match is complete.
 
 Thompson's construction, run as a set of states (Thompson, "Regular expression search algorithm", 1968): time is linear
-in the text whatever the pattern is. Each live state knows the earliest byte from which it was reached, so a match knows
-where it began, and what may still become a match can be held back.
+in the text and in the pattern, whatever that is. Each live state knows the earliest byte from which it was reached, so
+a match knows where it began, and what may still become a match can be held back.
 
 The notation: characters, `\\` escapes, `.`, sets, `( )`, `(?: )`, `(?flags: )`, flags in front (`i`, `s`), `|`, and the
 repetitions `* + ? {n} {n,} {n,m}`. Single characters are decided by Python's `re`.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from sglspec_engine.types import EngineError
 
 MAX_STATES = 5_000
-"""Per pattern. A state costs well under a microsecond per character."""
+"""Of all patterns of a text together. A character costs a look at each of them at most, about a millisecond."""
 
 _ATOM = re.compile(r"\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 _OPENING = re.compile(r"\((?:\?([is]*)(?:-([is]+))?:|\?P?<\w+>|(?!\?))")
@@ -47,17 +47,23 @@ class StopPattern:
         (every place would be a stop)."""
         self.held = 0
         self.length = 0
-        self._states, start, self._accept = _Builder(pattern).build()
-        self._ways = [self._closure(index) for index in range(len(self._states))]
-        self._start = self._ways[start]
-        if self._accept in self._start:
-            raise EngineError("unsupported", f"the stop pattern {pattern!r} matches the empty text")
+        self._states, self._start, self._accept = _Builder(pattern).build()
         self._live: dict[int, int] = {}
         self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
         self._at = 0
         self._char_from = 0
-        # _live: state that needs a character → the earliest offset where its match began. _char_from: where the bytes
-        # of the next character begin.
+        # _live: state that needs a character → the earliest offset where its match began, the earliest first.
+        # _char_from: where the bytes of the next character begin.
+        reached: dict[int, int] = {}
+        self._reach(self._start, 0, set(), reached)
+        if self._accept in reached:
+            raise EngineError("unsupported", f"the stop pattern {pattern!r} matches the empty text")
+        self._opening = tuple(reached)
+
+    @property
+    def size(self) -> int:
+        """How many states it has; a character costs at most so many looks."""
+        return len(self._states)
 
     def step(self, byte: int) -> bool:
         """Advance by one byte; True if a match is complete with it. Afterwards the search goes on."""
@@ -68,15 +74,15 @@ class StopPattern:
         return complete
 
     def _advance(self, char: str) -> bool:
-        live: dict[int, int] = dict(self._live)
-        for state in self._start:
-            live.setdefault(state, self._char_from)
+        for state in self._opening:
+            self._live.setdefault(state, self._char_from)
         following: dict[int, int] = {}
-        for state, began in live.items():
+        seen: set[int] = set()
+        # In the order of their beginnings, so that the first to reach a state has the earliest.
+        for state, began in self._live.items():
             needs = self._states[state].needs
             if needs is not None and needs.match(char):
-                for way in self._ways[self._states[state].next[0]]:
-                    following[way] = min(began, following.get(way, began))
+                self._reach(self._states[state].next[0], began, seen, following)
         self._char_from = self._at
         began = following.pop(self._accept, None)
         self._live = following
@@ -85,18 +91,22 @@ class StopPattern:
         self.length = self._at - began
         return True
 
-    def _closure(self, index: int) -> tuple[int, ...]:
-        """The states that need a character, and the accepting one, reached from here for free."""
-        seen, found, todo = {index}, list[int](), [index]
+    def _reach(self, index: int, began: int, seen: set[int], found: dict[int, int]) -> None:
+        """Add the states that need a character, and the accepting one, reached from `index` for free."""
+        if index in seen:
+            return
+        seen.add(index)
+        todo = [index]
         while todo:
             at = todo.pop()
             state = self._states[at]
             if state.needs is not None or at == self._accept:
-                found.append(at)
+                found[at] = began
                 continue
-            todo += [way for way in state.next if way not in seen]
-            seen.update(state.next)
-        return tuple(found)
+            for way in state.next:
+                if way not in seen:
+                    seen.add(way)
+                    todo.append(way)
 
 
 @dataclass(frozen=True, slots=True)

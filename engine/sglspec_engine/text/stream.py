@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
-from sglspec_engine.text.patterns import StopPattern
+from sglspec_engine.text.patterns import MAX_STATES, StopPattern
 from sglspec_engine.types import EngineError
 
 
@@ -38,9 +38,14 @@ class TextStream:
         self.matched: str | None = None
         self.surviving_bytes: int = 0
         self._automata: list[_Automaton | StopPattern] = [
-            *(_Automaton(s.encode("utf-8", "surrogatepass") if isinstance(s, str) else s) for s in stops),
-            *(StopPattern(pattern) for pattern in patterns),
+            _Automaton(s.encode("utf-8", "surrogatepass") if isinstance(s, str) else s) for s in stops
         ]
+        size = 0
+        for pattern in patterns:
+            self._automata.append(found := StopPattern(pattern))
+            size += found.size
+            if size > MAX_STATES:
+                raise EngineError("unsupported", "the stop patterns are too large together")
         self._keep = keep_stop
         self._held = bytearray()
         self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")

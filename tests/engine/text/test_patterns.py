@@ -115,3 +115,11 @@ def test_what_is_no_pattern_is_refused(pattern: str) -> None:
 def test_nested_repetition_takes_linear_time() -> None:
     found = streamed(r"(?:a+)+(?:a*)*b", [b"a" * 3_000, b"c"])
     assert found[0] == "a" * 3_000 + "c"
+
+
+def test_what_a_character_costs_is_bounded() -> None:
+    """Optional parts one after the other reach each other for free; each state is still looked at once."""
+    found = streamed(r"(?:a?){400}Q", [b"a" * 500])
+    assert found[0] == "a" * 500
+    with pytest.raises(EngineError, match="too large together"):
+        TextStream((), patterns=[r"(?:a?){300}Q"] * 8)
