@@ -54,7 +54,10 @@ class Script:
         if index == 0:
             found = self._next(key)
             if not isinstance(found, list) or len(cast("list[Any]", found)) != count:
-                raise EngineError("bad_reply", f"the reply for `{key}` must be a list of {count}, as `n` asks")
+                raise EngineError(
+                    "bad_reply",
+                    f"the reply for `{key}` must be a list of {count} for each time, as in [[…]]: `n` is {count}",
+                )
             self._candidates[key] = cast("list[Any]", found)
         return self._candidates[key][index]
 

@@ -258,6 +258,8 @@ class Number:
     @property
     def expected(self) -> str:
         what = "a whole number" if self.integer else "a number"
+        if self.low is not None and self.high is not None and self.low_open:
+            return f"{what} above {self.low:g} and at most {self.high:g}"
         if self.low is not None and self.high is not None:
             return f"{what} from {self.low:g} to {self.high:g}"
         if self.low is not None:
@@ -282,14 +284,19 @@ class Number:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ValueError(f"expected {self.expected}")
         if self.integer and not (isinstance(value, int) or value.is_integer()):
-            raise ValueError(f"expected {self.expected}, found {value:g}")
+            raise ValueError(f"expected {self.expected}, found {_shown(value)}")
         below = self.low is not None and (value < self.low or (self.low_open and value == self.low))
         if below or (self.high is not None and value > self.high):
-            raise ValueError(f"expected {self.expected}, found {value:g}")
+            raise ValueError(f"expected {self.expected}, found {_shown(value)}")
         return int(value) if self.integer else value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(lambda node: read_param(node, self.check, self.expected))
+
+
+def _shown(value: float) -> str:
+    """A number as its author may have written it."""
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("retry with an unknown key", "S201", "steps:\n  - gen: a\n    temperature: 1\n    retry: {max: 2, §while: a}\n"),
     ("retry that reads an unknown name", "S301", "steps:\n  - gen: a\n    temperature: 1\n    retry: {max: 2, until: §b == 1}\n"),
     ("keep without n", "S213", "steps:\n  - gen: a\n    temperature: 1\n    §keep: best\n"),
+    ("top_p of zero", "S212", "steps:\n  - gen: a\n    top_p: §0\n"),
     ("n out of range", "S212", "steps:\n  - gen: a\n    temperature: 1\n    n: §0\n"),
     ("stop pattern that does not parse", "S501", "steps:\n  - gen: a\n    stop_regex: 'a§(b'\n"),
     ("stop pattern with an anchor", "S502", "steps:\n  - gen: a\n    stop_regex: [x, §^Q]\n"),
