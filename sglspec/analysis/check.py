@@ -33,7 +33,7 @@ def load_program(source: Source, report: Report, tools: Tools | None = None) -> 
 SURE = frozenset(
     {
         "S211", "S250", "S251", "S252", "S253", "S254", "S255", "S301", "S304", "S308", "S406", "S501", "S502", "S503",
-        "S504", "S505", "S506", "S507",
+        "S504", "S505", "S506", "S507", "S508",
     }
 )  # fmt: skip
 """What is wrong whatever stands elsewhere; for unknown names (S301) see `_check_rest`."""

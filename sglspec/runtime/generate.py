@@ -52,7 +52,11 @@ async def close_role(frame: Frame, node: Node) -> None:
 async def run_gen(frame: Frame, step: Gen) -> None:
     plan = await plan_gen(frame, step)
     async with own_turn(frame, step):
-        bound = await (_single(frame, step, plan) if plan.simple else run_candidates(frame, step, plan))
+        bound = await (
+            _single(frame, step, plan)
+            if step.retry is None and plan.count is None
+            else run_candidates(frame, step, plan)
+        )
     meta = bound.meta if plan.count is None else None
     frame.emit("generated", step.verb_node, name=label_of(step), finish=meta["finish"] if meta else None)
     if step.gen is not None:

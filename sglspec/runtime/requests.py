@@ -176,11 +176,6 @@ class GenPlan:
     best: bool
     attempts: int
 
-    @property
-    def simple(self) -> bool:
-        """Whether one text is generated, whatever it is."""
-        return self.count is None and self.attempts == 1
-
 
 async def plan_gen(frame: Frame, step: Gen) -> GenPlan:
     """Precedence: engine < `defaults` < run options < step; an explicit null resets (language.md § 5)."""

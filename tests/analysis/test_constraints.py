@@ -155,7 +155,7 @@ def nested(depth: int, wrap: Any) -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "schema",
     [

@@ -128,7 +128,7 @@ def test_refuses_with_a_place(pattern: str, code: str, offset: int) -> None:
     assert caught.value.message
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     "pattern",
     [
