@@ -18,16 +18,14 @@ from sglspec.backends import Backend, open_backend
 from sglspec.backends.scripted import ScriptedBackend
 from sglspec.batches import (
     CONCURRENCY,
+    Batch,
     BatchOptions,
     Columns,
-    Journal,
     OnError,
     Order,
     RowResult,
-    RowSource,
     given_rows,
     read_rows,
-    run_rows,
 )
 from sglspec.batches.rows import bound_twice
 from sglspec.diagnostics import Diagnostic, Report, SpecError
@@ -110,7 +108,11 @@ class BatchSettings(TypedDict, total=False):
     concurrency: int
     order: Order
     on_error: OnError
+    max_errors: int | None
+    limit: int | None
+    shard: tuple[int, int]
     output: str | Path | None
+    fresh: bool
     retry_failed: bool
     seed: int
 
@@ -272,35 +274,30 @@ class Program:
         concurrency: int = CONCURRENCY,
         order: Order = "input",
         on_error: OnError = "collect",
+        max_errors: int | None = None,
+        limit: int | None = None,
+        shard: tuple[int, int] = (1, 1),
         output: str | Path | None = None,
+        fresh: bool = False,
         retry_failed: bool = False,
         seed: int = 0,
     ) -> AsyncGenerator[RowResult, None]:
         """Run every row: mappings of inputs, or a file of JSON Lines, CSV or Parquet.
 
-        columns: input → column of another name. keep: columns that go into the results. output: a file that results are
-        appended to; rows that are in it are not run, and not given. The rest as for `sglspec batch`.
+        columns: input → column of another name. keep: columns that go into the results. shard: (part, parts). output: a
+        file that results are appended to; rows that are in it are not run, and not given. The rest as for
+        `sglspec batch`. ValueError for numbers that no batch can have.
         """
         chosen = Columns(self.checked.inputs, self.bound, dict(columns or {}), tuple(keep))
+        options = BatchOptions(
+            concurrency, order, on_error, max_errors, limit, shard, None if output is None else Path(output),
+            fresh, retry_failed, seed,
+        )  # fmt: skip
         raw = read_rows(Path(rows)) if isinstance(rows, str | Path) else given_rows(rows)
-        async with _open(on, self.checked) as backend:
-            ready = RowSource(self.checked, chosen, backend.model_name, seed).rows(raw)
-            options = BatchOptions(concurrency, order, on_error)
-            if output is None:
-                async with aclosing(run_rows(self.checked, ready, backend, options)) as results:
-                    async for result in results:
-                        yield result
-                return
-            with Journal(Path(output), retry_failed or on_error == "fail_fast") as journal:
-                options = BatchOptions(concurrency, "completed", on_error)
-                failed = False
-                async with aclosing(run_rows(self.checked, journal.left(ready), backend, options)) as results:
-                    async for result in results:
-                        journal.append(result.as_dict())
-                        failed = failed or result.status != "succeeded"
-                        yield result
-                if not (failed and on_error == "fail_fast"):
-                    journal.finish(order == "input")
+        batch = Batch(self.checked, chosen, options)
+        async with _open(on, self.checked) as backend, aclosing(batch.results(raw, backend)) as results:
+            async for result in results:
+                yield result
 
     def batch(
         self, rows: Iterable[Mapping[str, Any]] | str | Path, **options: Unpack[BatchSettings]

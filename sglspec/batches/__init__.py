@@ -3,23 +3,22 @@
 The package is not named `batch`, because `sglspec.batch` is the function.
 """
 
-from sglspec.batches.journal import Journal, NotAJournal
+from sglspec.batches.batch import Batch
+from sglspec.batches.journal import NotAJournal
+from sglspec.batches.options import CONCURRENCY, BatchOptions, OnError, Order
 from sglspec.batches.rows import Columns, RawRow, given_rows, read_rows
-from sglspec.batches.run import CONCURRENCY, BatchOptions, OnError, Order, Row, RowResult, RowSource, run_rows
+from sglspec.batches.run import RowResult
 
 __all__ = [
     "CONCURRENCY",
+    "Batch",
     "BatchOptions",
     "Columns",
-    "Journal",
     "NotAJournal",
     "OnError",
     "Order",
     "RawRow",
-    "Row",
     "RowResult",
-    "RowSource",
     "given_rows",
     "read_rows",
-    "run_rows",
 ]

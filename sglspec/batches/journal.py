@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 
 from filelock import FileLock, Timeout
 
-from sglspec.batches.run import Row
+from sglspec.batches.source import Row
 
 _BEGIN = b'{"row": '
 """How every record begins: a file whose torn last line begins otherwise is not ours."""
@@ -28,10 +28,11 @@ class NotAJournal(ValueError):
 class Journal:
     """Open with `with`. Remembers of each record its place in the file, not what it says."""
 
-    def __init__(self, path: Path, retry_failed: bool = False) -> None:
-        """retry_failed: rows that did not succeed count as not done."""
+    def __init__(self, path: Path, retry_failed: bool = False, fresh: bool = False) -> None:
+        """retry_failed: rows that did not succeed count as not done. fresh: no row does; what is there goes."""
         self._path = path
         self._retry = retry_failed
+        self._fresh = fresh
         self._lock = FileLock(path.with_name(f".{path.name}.lock"))
         self._file: IO[bytes] | None = None
         self._places: dict[int, int] = {}
@@ -39,14 +40,15 @@ class Journal:
         self._offsets = array("q")
         self._numbers = array("q")
         self._good = bytearray()
-        self._keys: list[str] = []
+        self._asked: dict[int, int] = {}
+        """Number of a row of this batch → its key."""
         self.kept = self.kept_failed = 0
         """Rows that were done before, and those of them that had not succeeded."""
         self._records = 0
         """In the file, those of rows that are to be run again included."""
 
     def __enter__(self) -> Journal:
-        """Raises NotAJournal, OSError. A torn last line is cut off."""
+        """Raises NotAJournal, OSError. A torn last line is cut off. What is no output of a batch is never touched."""
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -54,6 +56,8 @@ class Journal:
         try:
             self._file = self._path.open("a+b")
             self._scan(self._file)
+            if self._fresh:
+                self._forget(self._file)
         except BaseException:
             self.__exit__()
             raise
@@ -67,9 +71,10 @@ class Journal:
     def left(self, rows: Iterable[Row]) -> Iterator[Row]:
         """The rows that are not done. All that are asked for make up the batch when it ends (`finish`)."""
         for row in rows:
-            self._keys.append(row.key)
-            place = self._places.get(int(row.key, 16))
-            if place is None:
+            key = int(row.key, 16)
+            self._asked[row.number] = key
+            place = self._places.get(key)
+            if place is None or (self._retry and not self._good[place]):
                 yield row
             else:
                 self.kept += 1
@@ -83,13 +88,17 @@ class Journal:
         file.flush()
         self._add(record, offset)
 
-    def finish(self, in_order: bool) -> None:
+    def finish(self, in_order: bool, partial: bool = False) -> None:
         """Leave one record for each row of the batch, and no other. Without `in_order` records stay
-        in the order in which rows ended. The file is replaced at once or not at all."""
+        in the order in which rows ended. The file is replaced at once or not at all.
+
+        partial: there are more rows than the batch has; records of others stay.
+        """
         file = self._opened()
-        rows = [(self._places[int(key, 16)], number) for number, key in enumerate(self._keys, 1)]
-        if not in_order:
-            rows.sort(key=lambda row: self._offsets[row[0]])
+        rows = [(self._places[key], number) for number, key in self._asked.items()]
+        if partial:
+            rows += self._of_others()
+        rows.sort(key=lambda row: row[1] if in_order else self._offsets[row[0]])
         offsets = [self._offsets[index] for index, _ in rows]
         numbers_agree = all(self._numbers[index] == number for index, number in rows)
         if offsets == sorted(offsets) and len(offsets) == self._records and numbers_agree:
@@ -105,6 +114,19 @@ class Journal:
             os.fsync(out.fileno())
         new.replace(self._path)
 
+    def _of_others(self) -> Iterator[tuple[int, int]]:
+        """Records of rows that this batch was not asked for. One with the number of a row that it has is out of date:
+        the row has been changed since."""
+        keys = set(self._asked.values())
+        others = {self._numbers[place]: place for key, place in self._places.items() if key not in keys}
+        return ((place, number) for number, place in others.items() if number not in self._asked)
+
+    def _forget(self, file: IO[bytes]) -> None:
+        file.truncate(0)
+        self._places.clear()
+        del self._offsets[:], self._numbers[:], self._good[:]
+        self._records = 0
+
     def _opened(self) -> IO[bytes]:
         assert self._file is not None
         return self._file
@@ -117,10 +139,7 @@ class Journal:
                 self._cut(file, offset, line)
                 return
             record = _record(line)
-            if self._retry and record["status"] != "succeeded":
-                self._records += 1
-            else:
-                self._add(record, offset)
+            self._add(record, offset)
             offset += len(line)
 
     def _cut(self, file: IO[bytes], offset: int, rest: bytes) -> None:

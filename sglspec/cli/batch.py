@@ -52,9 +52,17 @@ def batch(
     on_error: Annotated[
         str, typer.Option(metavar="collect|fail_fast", help="Go on after a row that failed, or stop.")
     ] = OnError.collect.value,
+    max_errors: Annotated[
+        str | None, typer.Option("--max-errors", metavar="NUMBER", help="Stop when more rows than this have failed.")
+    ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run rows again that FILE says have failed.")
     ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Throw away what is in FILE, and run all rows.")] = False,
+    limit: Annotated[str | None, typer.Option(metavar="NUMBER", help="Run the first rows only.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Run part I of N about equal parts of the rows.")
+    ] = None,
     backend: Annotated[
         str | None, typer.Option(metavar="REF", help="Where to run: local, or scripted:FILE (replies from a file).")
     ] = None,
@@ -71,28 +79,39 @@ def batch(
     """
     if output in ("", "-"):
         raise wrong("Name a file. Without -o results go to standard output.", "--output")
-    if output is None and retry_failed:
-        raise wrong("It says what to do with the rows in a file. Name it with -o.", "--retry-failed")
-    number = whole_number(seed, "--seed", 0, 2**64 - 1, "0 to 2^64 - 1")
-    at_once = whole_number(concurrency, "--concurrency", 1, 10_000, "1 to 10000")
+    for given, option in ((retry_failed, "--retry-failed"), (fresh, "--fresh")):
+        if output is None and given:
+            raise wrong("It says what to do with the rows in a file. Name it with -o.", option)
     ordering, policy = one_of(Order, order, "--order"), one_of(OnError, on_error, "--on-error")
+    from sglspec.batches.options import BatchOptions
     from sglspec.cli.batchjob import BatchJob, perform
 
-    job = BatchJob(
-        spec,
-        rows,
-        None if output is None else Path(output),
-        tuple(mapping or ()),
-        tuple(keep or ()),
-        tuple(inputs or ()),
-        tuple(settings or ()),
-        at_once,
+    options = BatchOptions(
+        whole_number(concurrency, "--concurrency", 1, 10_000, "1 to 10000"),
         ordering.value,
         policy.value,
+        _count(max_errors, "--max-errors"),
+        _count(limit, "--limit"),
+        _part(shard),
+        None if output is None else Path(output),
+        fresh,
         retry_failed,
-        backend,
-        model,
-        tuple(engine or ()),
-        number,
+        whole_number(seed, "--seed", 0, 2**64 - 1, "0 to 2^64 - 1"),
     )
+    given = tuple(mapping or ()), tuple(keep or ()), tuple(inputs or ()), tuple(settings or ())
+    job = BatchJob(spec, rows, *given, options, backend, model, tuple(engine or ()))
     raise typer.Exit(perform(job))
+
+
+def _count(text: str | None, option: str) -> int | None:
+    return None if text is None else whole_number(text, option, 0, 2**53, "0 to 2^53")
+
+
+def _part(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 1, 1
+    part, slash, parts = text.partition("/")
+    if not slash:
+        raise wrong(f"{text!r} is not of the form I/N, as in 1/4.", "--shard")
+    of = whole_number(parts, "--shard", 1, 10_000, "1 to 10000")
+    return whole_number(part, "--shard", 1, of, f"1 to {of}"), of

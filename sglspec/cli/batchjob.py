@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +15,7 @@ from sglspec import backends
 from sglspec.analysis.program import Program
 from sglspec.backends import Backend
 from sglspec.backends.switches import split_switches
-from sglspec.batches import (
-    BatchOptions,
-    Columns,
-    Journal,
-    NotAJournal,
-    OnError,
-    Order,
-    RawRow,
-    Row,
-    RowResult,
-    RowSource,
-    read_rows,
-    run_rows,
-)
+from sglspec.batches import Batch, BatchOptions, Columns, NotAJournal, RawRow, RowResult, read_rows
 from sglspec.batches.rows import json_lines
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.documents import load
@@ -50,19 +37,14 @@ class BatchJob:
 
     spec: str
     rows: str
-    output: Path | None
     mapping: tuple[str, ...]
     keep: tuple[str, ...]
     inputs: tuple[str, ...]
     settings: tuple[str, ...]
-    concurrency: int
-    order: Order
-    on_error: OnError
-    retry_failed: bool
+    options: BatchOptions
     backend: str | None
     model: str | None
     engine: tuple[str, ...]
-    seed: int
 
 
 def perform(job: BatchJob) -> int:
@@ -78,10 +60,10 @@ def perform(job: BatchJob) -> int:
             try:
                 return asyncio.run(batch.run(_raw_rows(job, stdin), interrupts))
             except asyncio.CancelledError:
-                batch.say("stopped" + ("; the same command goes on" if job.output is not None else ""))
+                batch.say("stopped" + ("; the same command goes on" if job.options.output is not None else ""))
                 return interrupts.code or INTERRUPTED
     except NotAJournal as problem:
-        raise wrong(f"{str(job.output)!r} cannot be gone on with: {problem}.", "--output") from None
+        raise wrong(f"{str(job.options.output)!r} cannot be gone on with: {problem}.", "--output") from None
     except Refused as refusal:
         texts.complain(refusal.diagnostics)
         return refusal.code
@@ -118,24 +100,18 @@ class _Batch:
     def __init__(self, job: BatchJob, program: Program, columns: Columns, engine: dict[str, Any], texts: Texts) -> None:
         self._job = job
         self._program = program
-        self._columns = columns
+        self._batch = Batch(program, columns, job.options)
         self._engine = engine
         self._texts = texts
         self._status = StatusLine(sys.stderr)
         self._began = time.monotonic()
         self._ran = 0
         self._failed = 0
-        self._journal: Journal | None = None
         self._fault: Exception | None = None
 
     @property
-    def _kept(self) -> int:
-        """Rows that were done before."""
-        return self._journal.kept if self._journal is not None else 0
-
-    @property
     def _all_failed(self) -> int:
-        return self._failed + (self._journal.kept_failed if self._journal is not None else 0)
+        return self._failed + self._batch.kept_failed
 
     async def run(self, raw: Iterator[RawRow], interrupts: Interrupts) -> int:
         task = asyncio.current_task()
@@ -149,13 +125,15 @@ class _Batch:
         finally:
             self._status.clear()
         try:
-            source = RowSource(self._program, self._columns, backend.model_name, self._job.seed)
             with interrupts.cancelling(stop):
-                await self._write(source.rows(raw), backend)
+                async with aclosing(self._batch.results(raw, backend)) as results:
+                    async for result in results:
+                        self._take(result)
         except SpecError as error:  # the file of rows
             raise Refused(USAGE, error.diagnostics) from None
         except OSError as error:
-            raise wrong(f"{str(self._job.output)!r} cannot be written: {error.strerror}.", "--output") from None
+            message = f"{str(self._job.options.output)!r} cannot be written: {error.strerror}."
+            raise wrong(message, "--output") from None
         finally:
             self._status.clear()
             await close(backend)
@@ -170,34 +148,9 @@ class _Batch:
         except SpecError as error:
             raise Refused(backend_code(error.diagnostics), error.diagnostics) from None
 
-    async def _write(self, rows: Iterator[Row], backend: Backend) -> None:
-        if self._job.output is None:
-            await self._follow(
-                rows, backend, self._job.order, lambda result: put(to_json(result.as_dict(), indent=None))
-            )
-            return
-        retry = self._job.retry_failed or self._job.on_error == "fail_fast"
-        with Journal(self._job.output, retry) as journal:
-            self._journal = journal
-            # results are written as they come: none is lost that was computed
-            left = journal.left(rows)
-            stopped = await self._follow(left, backend, "completed", lambda result: journal.append(result.as_dict()))
-            if not stopped:
-                self._status.clear()
-                journal.finish(self._job.order == "input")
-
-    async def _follow(
-        self, rows: Iterator[Row], backend: Backend, order: Order, take: Callable[[RowResult], None]
-    ) -> bool:
-        """Run rows and take their results. True when the batch was stopped by one."""
-        options = BatchOptions(self._job.concurrency, order, self._job.on_error)
-        async with aclosing(run_rows(self._program, rows, backend, options)) as results:
-            async for result in results:
-                take(result)
-                self._count(result)
-        return self._job.on_error == "fail_fast" and self._failed > 0
-
-    def _count(self, result: RowResult) -> None:
+    def _take(self, result: RowResult) -> None:
+        if self._job.options.output is None:
+            put(to_json(result.as_dict(), indent=None))
         self._ran += 1
         if result.status != "succeeded":
             if not self._failed and result.error is not None:
@@ -209,20 +162,24 @@ class _Batch:
         if self._status.due:
             rate = self._ran / (time.monotonic() - self._began)
             failed = f", {self._all_failed:,} failed" if self._all_failed else ""
-            self._status.show(f"{self._ran + self._kept:,} rows{failed}, {rate:.3g} rows/s …")
+            self._status.show(f"{self._ran + self._batch.kept:,} rows{failed}, {rate:.3g} rows/s …")
 
     def _end(self) -> int:
         if self._fault is not None:
             report_fault(self._fault)
-        stopped = self._job.on_error == "fail_fast" and self._failed
-        self.say("stopped by a row that failed" if stopped else "")
+        self.say(self._why_stopped() if self._batch.stopped else "")
         return FAULT if self._fault is not None else NO if self._all_failed else OK
+
+    def _why_stopped(self) -> str:
+        allowed = self._job.options.errors_allowed
+        return f"stopped: more than {allowed:,} failed" if allowed else "stopped by a row that failed"
 
     def say(self, remark: str) -> None:
         """The last line."""
-        total = self._ran + self._kept
+        kept = self._batch.kept
+        total = self._ran + kept
         parts = [f"{total:,} row{'' if total == 1 else 's'}"]
-        parts += [f"{self._kept:,} of them from before"] if self._kept else []
+        parts += [f"{kept:,} of them from before"] if kept else []
         parts += [f"{self._all_failed:,} failed"] if self._all_failed else []
         parts += [remark] if remark else []
         note(f"sglspec: {', '.join(parts)}")

@@ -127,6 +127,62 @@ def test_fail_fast(batch, write, tmp_path):
     assert again.err.endswith("sglspec: 3 rows, 2 of them from before, 1 failed, stopped by a row that failed\n")
 
 
+def written(tmp_path: Path) -> list[tuple[int, str]]:
+    """Row and reply of each record, in order."""
+    return [(one["row"], one["outputs"]["a"]) for one in records((tmp_path / "out.jsonl").read_text())]
+
+
+def test_more_errors_than_are_allowed(batch, write, tmp_path):
+    write("rows.jsonl", lines(*({"q": str(i), "n": 1 + 4 * (i % 2)} for i in range(9))))
+    arguments = ("rows.jsonl", "-o", "out.jsonl", "--concurrency", "1", "--max-errors")
+    done = batch(*arguments, "1")
+    assert done.code == 1
+    assert done.err.endswith("sglspec: 4 rows, 2 failed, stopped: more than 1 failed\n")
+    # those that failed before count, and stay
+    assert (
+        batch(*arguments, "1").err == "sglspec: 4 rows, 4 of them from before, 2 failed, stopped: more than 1 failed\n"
+    )
+    assert batch(*arguments, "4").err.endswith("sglspec: 9 rows, 4 of them from before, 4 failed\n")
+
+
+def test_starting_anew(batch, write, tmp_path):
+    write("rows.jsonl", lines({"q": "x"}, {"q": "y"}))
+    batch("rows.jsonl", "-o", "out.jsonl")
+    write("replies.yaml", "a: new\n")
+    assert batch("rows.jsonl", "-o", "out.jsonl", "--fresh").err == "sglspec: 2 rows\n"
+    assert written(tmp_path) == [(1, "new"), (2, "new")]
+    precious = write("precious.txt", "precious\n")
+    assert batch("rows.jsonl", "-o", "precious.txt", "--fresh").code == 2
+    assert precious.read_text() == "precious\n"
+
+
+def test_the_first_rows_only(batch, write, tmp_path):
+    """What is in the file already stays, but for a row that was changed."""
+    write("rows.jsonl", lines(*({"q": q} for q in "abcd")))
+    batch("rows.jsonl", "-o", "out.jsonl")
+    write("replies.yaml", "a: new\n")
+    assert batch("rows.jsonl", "-o", "out.jsonl", "--limit", "2").err == "sglspec: 2 rows, 2 of them from before\n"
+    assert written(tmp_path) == [(1, "fine"), (2, "fine"), (3, "fine"), (4, "fine")]
+    write("rows.jsonl", lines(*({"q": q} for q in "aBcd")))
+    assert batch("rows.jsonl", "-o", "out.jsonl", "--limit", "3").err == "sglspec: 3 rows, 2 of them from before\n"
+    assert written(tmp_path) == [(1, "fine"), (2, "new"), (3, "fine"), (4, "fine")]
+    assert batch("rows.jsonl", "-o", "out.jsonl", "--limit", "0").err == "sglspec: 0 rows\n"
+
+
+def test_parts_are_all_rows_and_none_twice(batch, write, tmp_path):
+    rows = [{"q": str(i // 2)} for i in range(40)]
+    write("rows.jsonl", lines(*rows))
+    parts = [{one["row"] for one in records(batch("rows.jsonl", "--shard", f"{i}/3").out)} for i in (1, 2, 3)]
+    assert all(parts) and sum(len(part) for part in parts) == 40 and set.union(*parts) == set(range(1, 41))
+    write("rows.jsonl", lines({"q": "new"}, *rows))
+    moved = {one["row"] for one in records(batch("rows.jsonl", "--shard", "1/3").out)}
+    assert {row + 1 for row in parts[0]} <= moved, "a row stays in its part when others come"
+    for i in (3, 1, 2):  # one file for all of them
+        batch("rows.jsonl", "--shard", f"{i}/3", "-o", "out.jsonl")
+    assert [row for row, _ in written(tmp_path)] == list(range(1, 42))
+    assert batch("rows.jsonl", "-o", "out.jsonl").err == "sglspec: 41 rows, 41 of them from before\n"
+
+
 @pytest.mark.parametrize("cut", [1, 5, 40, 200])
 def test_a_torn_line_is_cut_off(batch, write, tmp_path, cut: int):
     write("rows.jsonl", lines(*({"q": str(i)} for i in range(3))))
@@ -159,6 +215,10 @@ def test_another_file_is_left_alone(batch, write, content: str):
         (("rows.jsonl", "--set", "n=x"), "S401"),
         (("rows.jsonl", "--concurrency", "0"), "1 to 10000"),
         (("rows.jsonl", "--retry-failed"), "-o"),
+        (("rows.jsonl", "--fresh"), "-o"),
+        (("rows.jsonl", "--max-errors", "-1"), "0 to 2^53"),
+        (("rows.jsonl", "--shard", "2"), "I/N"),
+        (("rows.jsonl", "--shard", "3/2"), "1 to 2"),
         (("rows.jsonl", "--order", "random"), "input or completed"),
     ],
 )

@@ -1,0 +1,62 @@
+"""One batch, from raw rows to results, and to the file that they are written to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+
+from sglspec.analysis.program import Program
+from sglspec.backends.base import Backend
+from sglspec.batches.journal import Journal
+from sglspec.batches.options import BatchOptions
+from sglspec.batches.rows import Columns, RawRow
+from sglspec.batches.run import RowResult, RowRunner
+from sglspec.batches.source import RowSource
+
+
+class Batch:
+    """Runs once. kept, kept_failed: rows that were in the output before, and those of them that had not succeeded;
+    stopped: more rows failed than are allowed."""
+
+    def __init__(self, program: Program, columns: Columns, options: BatchOptions) -> None:
+        self._program = program
+        self._columns = columns
+        self._options = options
+        self._journal: Journal | None = None
+        self.stopped = False
+
+    @property
+    def kept(self) -> int:
+        return self._journal.kept if self._journal is not None else 0
+
+    @property
+    def kept_failed(self) -> int:
+        return self._journal.kept_failed if self._journal is not None else 0
+
+    async def results(self, raw: Iterable[RawRow], backend: Backend) -> AsyncGenerator[RowResult, None]:
+        """Run the rows that are not in the output yet, and give their results. Close the generator to stop.
+
+        Raises SpecError for a file of rows that cannot be read, NotAJournal and OSError for the output.
+        """
+        options = self._options
+        rows = RowSource(self._program, self._columns, backend.model_name, options).rows(raw)
+        if options.output is None:
+            runner = RowRunner(self._program, backend, options)
+            async with aclosing(runner.run(rows)) as results:
+                async for result in results:
+                    yield result
+            self.stopped = runner.stopped
+            return
+        # results are written as they come: none is lost that was computed
+        runner = RowRunner(self._program, backend, replace(options, order="completed"))
+        with Journal(options.output, options.runs_failed_again, options.fresh) as journal:
+            self._journal = journal
+            left = journal.left(rows)
+            async with aclosing(runner.run(left, lambda: journal.kept_failed)) as results:
+                async for result in results:
+                    journal.append(result.as_dict())
+                    yield result
+            self.stopped = runner.stopped
+            if not self.stopped:
+                journal.finish(options.order == "input", options.partial)

@@ -1,0 +1,87 @@
+"""From raw rows to rows with a key, and which of them a batch runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sglspec.analysis.program import Program
+from sglspec.batches.options import BatchOptions
+from sglspec.batches.rows import Columns, RawRow
+from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.document.nodes import to_python
+
+# no part of what a program does
+_NO_PART = ("$schema", "description", "tests")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that is ready to run. number: from 1; key: see `RowSource`; problem: why it cannot run."""
+
+    number: int
+    key: str
+    inputs: Mapping[str, Any]
+    kept: Mapping[str, Any]
+    problem: tuple[Diagnostic, ...] = ()
+
+    @property
+    def seed(self) -> int:
+        """A seed of its own, the same at every start. Every reader of JSON gives 53 bits back exactly."""
+        return int(self.key, 16) >> 75
+
+
+class RowSource:
+    """From raw rows to rows with a key: what a row says, and what is done with it, as one number.
+
+    The key is a hash of the program, the model, the seed, the row's inputs and kept columns, and which of equal rows it
+    is. A row with the same key has the same result. Keeps one number for each row that was read, to count equal ones.
+    """
+
+    def __init__(self, program: Program, columns: Columns, model: str, options: BatchOptions) -> None:
+        self._columns = columns
+        self._options = options
+        self._digest = _hash(digest_of(program), model, options.seed)
+        self._seen: Counter[int] = Counter()
+
+    def rows(self, raw: Iterable[RawRow]) -> Iterator[Row]:
+        """The rows that are to be run, in order."""
+        part, parts = self._options.shard
+        chosen = ((number, row) for number, row in enumerate(raw, 1) if parts == 1 or _content(row) % parts == part - 1)
+        return (self._row(number, row) for number, row in islice(chosen, self._options.limit))
+
+    def _row(self, number: int, raw: RawRow) -> Row:
+        inputs: dict[str, Any] = {}
+        problem: tuple[Diagnostic, ...] = ()
+        try:
+            inputs = self._columns.inputs_of(raw)
+        except SpecError as error:
+            problem = error.diagnostics
+        kept = self._columns.kept_of(raw)
+        content = dict(raw.values or {}) if problem else inputs
+        key = _hash(self._digest, content, kept, raw.source.hex())
+        number_of_equals = self._seen[short := int(key[:16], 16)]
+        self._seen[short] += 1
+        return Row(number, _hash(key, number_of_equals) if number_of_equals else key, inputs, kept, problem)
+
+
+def digest_of(program: Program) -> str:
+    """A hash of everything in a document that a run depends on: the same for other spacing and other remarks."""
+    tree: dict[str, Any] = to_python(program.document.root)
+    return _hash({name: value for name, value in tree.items() if name not in _NO_PART})
+
+
+def _content(row: RawRow) -> int:
+    """A number for what a row says: it stays in its part when others come and go."""
+    return int(_hash(dict(row.values or {}), row.source.hex()), 16)
+
+
+def _hash(*parts: Any) -> str:
+    """128 bits in hexadecimal digits."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
