@@ -140,8 +140,9 @@ class Backend(Protocol):
         """Say which grammars are going to be asked for. A hint; it never fails."""
         ...
 
-    async def open(self, label: str = "") -> Session:
-        """A new, empty context."""
+    async def open(self, label: str = "", caller: Session | None = None) -> Session:
+        """A new, empty context. `label` says of what: the program's name, and for a program that another one calls the
+        alias; then `caller` is the other one's context."""
         ...
 
     async def close(self) -> None: ...

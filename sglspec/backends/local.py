@@ -100,8 +100,8 @@ class LocalBackend:
         """Compile grammars ahead, on the engine's pool."""
         self.engine.prepare(grammars)
 
-    async def open(self, label: str = "") -> Session:
-        """A new, empty context. `label` is for backends that show it."""
+    async def open(self, label: str = "", caller: Session | None = None) -> Session:
+        """A new, empty context. The arguments are for backends that show them."""
         return LocalSession(self.engine.open())
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ from sglspec.backends.base import (
     Session,
     TextSegment,
 )
-from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
+from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession, script_of
 
 Kind = Literal["control", "scaffold", "author", "input", "generated", "thinking", "tool", "blank"]
 
@@ -129,8 +129,11 @@ class RenderingBackend(ScriptedBackend):
     def require_chat(self) -> None:
         self.markup.require_chat()
 
-    async def open(self, label: str = "") -> Session:
-        return RenderingSession(self, Script(self.replies), self.record("", []))
+    async def open(self, label: str = "", caller: Session | None = None) -> Session:
+        branch = ""
+        if isinstance(caller, RenderingSession):
+            branch = caller.next_branch(label)
+        return RenderingSession(self, script_of(self.replies, label, caller), self.record(branch, []))
 
     def record(self, branch: str, before: list[Piece]) -> Recorded:
         self.contexts.append(Recorded(branch, before))
@@ -208,7 +211,7 @@ class RenderingSession(ScriptedSession):
             pieces[-1] = Piece(pieces[-1].kind, pieces[-1].text.rstrip())
 
     async def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
-        if request.label in self._backend.replies:
+        if self.script.has(request.label):
             async for delta in super().generate(request):
                 self._write("generated", delta.text)
                 yield delta
@@ -220,20 +223,25 @@ class RenderingSession(ScriptedSession):
         yield Delta(blank, finish=PlaceholderFinish("end", blank, value=blank))
 
     async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
-        if label in self._backend.replies:
+        if self.script.has(label):
             return await super().score(choices, method, label)
         self._chosen = (label, choices[0])
         flat = tuple(1.0 / len(choices) for _ in choices)
         return Scores(0, flat, flat)
 
     async def fork(self, n: int) -> list[Session]:
-        prefix = f"{self._recorded.branch}/{self._forks}" if self._recorded.branch else str(self._forks)
-        self._forks += 1
+        prefix = self.next_branch()
         return [self._copy(f"{prefix}.{index}") for index in range(n)]
+
+    def next_branch(self, called: str = "") -> str:
+        """The path of the next context that begins from here: the program `called`, or (without the index) a fork."""
+        number = f"{called}:{self._forks}" if called else str(self._forks)
+        self._forks += 1
+        return f"{self._recorded.branch}/{number}" if self._recorded.branch else number
 
     def _copy(self, branch: str) -> Session:
         backend = self._backend
-        copy = RenderingSession(backend, self._script, backend.record(branch, self._recorded.pieces), self._text)
+        copy = RenderingSession(backend, self.script, backend.record(branch, self._recorded.pieces), self._text)
         copy._role, copy._names = self._role, set(self._names)
         return copy
 

@@ -38,12 +38,24 @@ from sglspec.expressions.values import value_to_text
 
 
 class Script:
-    """The replies of one run, and how many of each were used."""
+    """The replies of one run, and how many of each were used. A program that another one calls has the same ones under
+    the alias: `alias.name`."""
 
     def __init__(self, replies: Mapping[str, Any]) -> None:
         self._replies = replies
         self._used: dict[str, int] = {}
         self._candidates: dict[str, list[Any]] = {}
+        self._prefix = ""
+
+    def within(self, alias: str) -> Script:
+        """The script of a program that is called."""
+        inner = Script(self._replies)
+        inner._used, inner._candidates = self._used, self._candidates
+        inner._prefix = f"{self._prefix}{alias}."
+        return inner
+
+    def has(self, key: str) -> bool:
+        return self._prefix + key in self._replies
 
     def take(self, key: str, candidate: tuple[int, int] | None = None) -> Any:
         """The next reply for a key; of a list of candidates the one that is asked for (index, how many).
@@ -56,18 +68,20 @@ class Script:
             if not isinstance(found, list) or len(cast("list[Any]", found)) != count:
                 raise EngineError(
                     "bad_reply",
-                    f"the reply for `{key}` must be a list of {count} for each time, as in [[…]]: `n` is {count}",
+                    f"the reply for `{self._prefix}{key}` must be a list of {count} for each time, as in [[…]]: "
+                    f"`n` is {count}",
                 )
-            self._candidates[key] = cast("list[Any]", found)
-        return self._candidates[key][index]
+            self._candidates[self._prefix + key] = cast("list[Any]", found)
+        return self._candidates[self._prefix + key][index]
 
     def take_any(self, keys: Sequence[str]) -> Any:
         """The next reply for the first of these keys that the script has; as `take` for the first when it has none."""
-        return self._next(next((key for key in keys if key in self._replies), keys[0]))
+        return self._next(next((key for key in keys if self.has(key)), keys[0]))
 
-    def _next(self, key: str) -> Any:
+    def _next(self, name: str) -> Any:
+        key = self._prefix + name
         if key not in self._replies:
-            raise EngineError("no_reply", f"the script has no reply for `{key}`" if key else "a step has no name")
+            raise EngineError("no_reply", f"the script has no reply for `{key}`" if name else "a step has no name")
         reply = self._replies[key]
         if not isinstance(reply, list):
             return reply
@@ -79,8 +93,13 @@ class Script:
         return replies[used]
 
 
+def script_of(replies: Mapping[str, Any], label: str, caller: Session | None) -> Script:
+    """The script of a context that is opened: a new one, or that of the program that calls this one."""
+    return caller.script.within(label) if isinstance(caller, ScriptedSession) else Script(replies)
+
+
 class ScriptedBackend:
-    """Every session that is opened starts its script from the beginning; forks share it."""
+    """Every session that is opened starts its script from the beginning; forks and called programs share it."""
 
     def __init__(self, replies: Mapping[str, Any]) -> None:
         self.replies = dict(replies)
@@ -99,8 +118,8 @@ class ScriptedBackend:
     def prepare(self, grammars: Sequence[str]) -> None:
         return
 
-    async def open(self, label: str = "") -> Session:
-        return ScriptedSession(Script(self.replies))
+    async def open(self, label: str = "", caller: Session | None = None) -> Session:
+        return ScriptedSession(script_of(self.replies, label, caller))
 
     async def close(self) -> None:
         return
@@ -110,7 +129,7 @@ class ScriptedSession:
     """A context that is only text. Roles are marked so that `text()` can be read."""
 
     def __init__(self, script: Script, text: str = "") -> None:
-        self._script = script
+        self.script = script
         self._text = text
         self._forked_at = len(text)
 
@@ -129,7 +148,7 @@ class ScriptedSession:
                     self._text += "</>\n"
 
     async def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
-        reply = self._script.take(request.label, request.candidate)
+        reply = self.script.take(request.label, request.candidate)
         if reply is None:
             raise EngineError("no_reply", f"the reply for `{request.label}` is null")
         if not isinstance(reply, str):
@@ -149,7 +168,7 @@ class ScriptedSession:
         yield Delta(reply, finish=Finish("end", reply, reasoning=thinking))
 
     async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
-        reply = value_to_text(self._script.take(label))
+        reply = value_to_text(self.script.take(label))
         if reply not in choices:
             raise EngineError("bad_reply", f"the reply {reply!r} for `{label}` is none of the choices")
         index = list(choices).index(reply)
@@ -157,10 +176,10 @@ class ScriptedSession:
         return Scores(index, flat, flat)
 
     def tool_reply(self, labels: Sequence[str]) -> object:
-        return self._script.take_any(labels)
+        return self.script.take_any(labels)
 
     async def fork(self, n: int) -> list[Session]:
-        return [ScriptedSession(self._script, self._text) for _ in range(n)]
+        return [ScriptedSession(self.script, self._text) for _ in range(n)]
 
     async def concat(self, branches: Sequence[Session], mode: Concat) -> None:
         """Text is all there is here, and both modes give the same."""

@@ -97,7 +97,7 @@ async def _open(frame: Frame, step: Fork) -> list[Branch]:
 async def open_lines(frame: Frame, count: int, node: Node) -> list[Frame]:
     """Check the bounds and fork: that many lines, which start from what is here."""
     # Before anything of that size is made.
-    frame.shared.limits.add_branches(count, frame.depth + 1, frame.at(node))
+    frame.limits.add_branches(count, frame.depth + 1, frame.at(node))
     frame.forks += 1
     prefix = f"{frame.path}/{frame.forks}" if frame.path else str(frame.forks)
     try:
@@ -106,7 +106,7 @@ async def open_lines(frame: Frame, count: int, node: Node) -> list[Frame]:
         raise frame.engine_error(problem, node) from None
     return [
         Frame(
-            frame.shared, session, frame.scope.snapshot(), frame.transcript.snapshot(), frame.tasks,
+            frame.shared, frame.unit, session, frame.scope.snapshot(), frame.transcript.snapshot(), frame.tasks,
             path=f"{prefix}.{index}", depth=frame.depth + 1, rounds=frame.rounds,
         )
         for index, session in enumerate(sessions)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import sglspec.expressions as ev
-from sglspec.analysis.constraints import Constraint
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program, Rendered
 from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, TraceToken, Usage
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.fields import Expr, Items, Param, Text
-from sglspec.document.model import Gen, Sampling
+from sglspec.document.model import Sampling
 from sglspec.document.nodes import Node, Scalar
 from sglspec.expressions import Budget, EvaluationError, Expression, Origin, Template
 from sglspec.runtime.context import Transcript
@@ -22,6 +21,7 @@ from sglspec.runtime.events import EventLog
 from sglspec.runtime.limits import LimitTracker
 from sglspec.runtime.scope import Bound, Scope, Value
 from sglspec.runtime.threads import ToolThreads
+from sglspec.runtime.unit import Unit
 from sglspec.tools import Tools
 
 ENGINE_CODES = {
@@ -41,13 +41,10 @@ MASK = "***"
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """What all lines of a run have in common. secrets: texts that must not be shown; constraints: those that depend on
-    inputs alone."""
+    """What all lines of a run have in common. secrets: texts that must not be shown."""
 
-    program: Program
     backend: Backend
     log: EventLog
-    limits: LimitTracker
     seed: int
     options: Sampling | None = None
     trace: bool = False
@@ -55,7 +52,6 @@ class Shared:
     tools: Tools = field(default_factory=Tools)
     threads: ToolThreads = field(default_factory=ToolThreads)
     secrets: tuple[str, ...] = ()
-    constraints: dict[Gen, Constraint] = field(default_factory=dict[Gen, Constraint])
     branch_traces: dict[str, tuple[TraceToken, ...]] = field(default_factory=dict[str, tuple[TraceToken, ...]])
 
     def add_usage(self, usage: Usage) -> None:
@@ -82,11 +78,13 @@ class Closing(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """`path` is "" for the main line and "3.1" for the second branch of its third fork ("3.1/1.0" deeper); `rounds` are
-    the running rounds of the loops around the current step; `tasks` is where forks put their branches; `forks` counts
-    those that this line opened (never those of others: paths must not depend on timing), `joins` holds them."""
+    """`unit` is the program whose steps run; `path` is "" for the main line and "3.1" for the second branch of its
+    third fork ("3.1/1.0" deeper); `rounds` are the running rounds of the loops around the current step; `tasks` is
+    where forks put their branches; `forks` counts those that this line opened (never those of others: paths must not
+    depend on timing), `joins` holds them."""
 
     shared: Shared
+    unit: Unit
     session: Session
     scope: Scope
     transcript: Transcript
@@ -98,6 +96,14 @@ class Frame:
     forks: int = 0
     joins: list[Closing] = field(default_factory=list[Closing])
 
+    @property
+    def program(self) -> Program:
+        return self.unit.program
+
+    @property
+    def limits(self) -> LimitTracker:
+        return self.unit.limits
+
     async def close_joins(self) -> None:
         """Let go of what this line's forks still hold."""
         while self.joins:
@@ -106,7 +112,7 @@ class Frame:
     # -- diagnostics ---------------------------------------------------------------------------------------------
 
     def error(self, code: str, message: str, node: Node, **more: Any) -> SpecError:
-        return SpecError(self.shared.program.document.diagnostic(code, message, node, **more))
+        return SpecError(self.program.document.diagnostic(code, message, node, **more))
 
     def data_error(self, cause: str, message: str, node: Node, help: str | None = None) -> SpecError:
         """A failure that data caused: S707 with the code that `check` would have given (language.md § 11)."""
@@ -121,23 +127,23 @@ class Frame:
 
     def at(self, node: Node) -> Diagnostic:
         """A blank diagnostic that carries a place, for limits."""
-        return self.shared.program.document.diagnostic("S705", "", node)
+        return self.program.document.diagnostic("S705", "", node)
 
     def emit(self, type: str, node: Node | None = None, **data: Any) -> None:
-        step = self.shared.program.document.pointer(node) if node is not None else ""
+        step = self.program.document.pointer(node) if node is not None else ""
         self.shared.log.add(type, self.path, step, **data)
 
     # -- evaluation ----------------------------------------------------------------------------------------------
 
     async def template(self, text: Text) -> list[ev.Segment]:
-        return await self._render(self.shared.program.templates[text], text.node)
+        return await self._render(self.program.templates[text], text.node)
 
     async def plain(self, text: Text) -> str:
         """A template's text without its origins."""
         return "".join(segment.text for segment in await self.template(text))
 
     async def expression(self, expr: Expr) -> tuple[Value, Origin]:
-        compiled = self.shared.program.expressions[expr]
+        compiled = self.program.expressions[expr]
         await self._ready(compiled)
         try:
             return ev.evaluate_traced(compiled, self._view(), Budget())
@@ -169,7 +175,7 @@ class Frame:
         return entries, origin
 
     async def value_at(self, node: Node) -> tuple[Value, Origin]:
-        return await self.value(self.shared.program.values[node])
+        return await self.value(self.program.values[node])
 
     async def lenient_value(self, node: Node) -> tuple[Value, Origin]:
         """A value field in which names that this run did not bind are null (outputs)."""
@@ -222,7 +228,7 @@ class Frame:
         return View(self)
 
     def _evaluation(self, problem: EvaluationError, node: Scalar) -> SpecError:
-        document = self.shared.program.document
+        document = self.program.document
         more = {"help": problem.help, "cause": problem.cause}
         return SpecError(document.diagnostic_in("S707", problem.message, node, problem.start, problem.end, **more))
 

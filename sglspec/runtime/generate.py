@@ -22,7 +22,7 @@ from sglspec.runtime.scope import Bound
 @asynccontextmanager
 async def own_turn(frame: Frame, step: Step) -> AsyncGenerator[None]:
     """In a chat, a generation outside a role is an assistant turn of its own."""
-    wanted = frame.shared.program.chat and frame.transcript.role is None
+    wanted = frame.unit.chat and frame.transcript.role is None
     if not wanted:
         yield
         return

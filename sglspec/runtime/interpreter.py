@@ -118,7 +118,7 @@ async def _for(frame: Frame, step: For) -> None:
     items = cast("list[Any]", value)
     outer = frame.scope.get("loop")
     for index, item in enumerate(items):
-        frame.shared.limits.check_iterations(index + 1, frame.at(step.verb_node))
+        frame.limits.check_iterations(index + 1, frame.at(step.verb_node))
         frame.scope.bind(step.var.name, Bound(item, origin))
         if not await _round(frame, step.do, index, len(items)):
             break
@@ -140,7 +140,7 @@ async def _while(frame: Frame, step: While) -> None:
                 break
             message = f"the condition is still true after {most} rounds"
             raise frame.error("S704", message, step.verb_node, help="`on_max: stop` leaves the loop instead.")
-        frame.shared.limits.check_iterations(index + 1, frame.at(step.verb_node))
+        frame.limits.check_iterations(index + 1, frame.at(step.verb_node))
         if not await _round(frame, step.do, index, None):
             break
         index += 1
@@ -191,7 +191,7 @@ async def _scratch(frame: Frame, step: Scratch) -> None:
 async def _return(frame: Frame, step: Return) -> None:
     if step.values is None:
         raise ReturnProgram(None)
-    values = {name: (await frame.value_at(value.node))[0] for name, value in step.values.items()}
+    values = {name: Bound(*await frame.value_at(value.node)) for name, value in step.values.items()}
     raise ReturnProgram(values)
 
 

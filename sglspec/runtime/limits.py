@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.model import Limits as DeclaredLimits
@@ -24,48 +26,76 @@ class Bounds:
     seconds: float = 600.0
 
 
+_MANY = 2**62
+UNBOUNDED = Bounds(_MANY, _MANY, _MANY, _MANY, math.inf)
+
+
 def document_bounds(declared: DeclaredLimits | None, host: Bounds | None) -> Bounds:
     """The document's limits (or the language's defaults where it says nothing), lowered by the host's."""
-    own = Bounds()
-    if declared is not None:
-        given = {f.name: getattr(declared, f.name) for f in fields(own)}
-        own = replace(own, **{k: p.value for k, p in given.items() if p is not None and p.value is not None})
+    own = _declared(declared, Bounds())
     if host is None:
         return own
     return Bounds(*(min(getattr(own, f.name), getattr(host, f.name)) for f in fields(own)))
 
 
-@dataclass(slots=True)
+def _declared(declared: DeclaredLimits | None, otherwise: Bounds) -> Bounds:
+    if declared is None:
+        return otherwise
+    given = {f.name: getattr(declared, f.name) for f in fields(otherwise)}
+    return replace(otherwise, **{k: p.value for k, p in given.items() if p is not None and p.value is not None})
+
+
+@dataclass(slots=True, eq=False)
 class LimitTracker:
-    """Counts what a run uses. All branches of a run share one."""
+    """Counts what a program uses of its bounds. All branches of a program share one; a program that another one
+    includes or calls has its own, and what it uses counts for both. depth: of the line that the program started on."""
 
     bounds: Bounds
+    parent: LimitTracker | None = None
+    who: str = "The run"
+    depth: int = 0
     tokens: int = 0
     branches: int = 0
-    where: Diagnostic | None = field(default=None)
+
+    def within(self, declared: DeclaredLimits | None, program: str, depth: int) -> LimitTracker:
+        """What a program may use that runs as a part of this one: what is left here, and no more than it declares."""
+        return LimitTracker(_declared(declared, UNBOUNDED), self, f"The program `{program}`", depth)
+
+    def _chain(self) -> Iterator[LimitTracker]:
+        tracker: LimitTracker | None = self
+        while tracker is not None:
+            yield tracker
+            tracker = tracker.parent
 
     def add_tokens(self, count: int, at: Diagnostic) -> None:
-        self.tokens += count
-        if self.tokens > self.bounds.tokens:
+        for tracker in self._chain():
+            tracker.tokens += count
+        if any(tracker.tokens > tracker.bounds.tokens for tracker in self._chain()):
             raise self.tokens_used_up(at)
 
     def tokens_used_up(self, at: Diagnostic) -> LimitReached:
-        return _reached(at, f"The run used up its {self.bounds.tokens} tokens.", "limits.tokens")
+        spent = min(self._chain(), key=lambda tracker: tracker.bounds.tokens - tracker.tokens)
+        return _reached(at, f"{spent.who} used up its {spent.bounds.tokens} tokens.", "limits.tokens")
 
     @property
     def tokens_left(self) -> int:
-        return max(self.bounds.tokens - self.tokens, 0)
+        return max(min(tracker.bounds.tokens - tracker.tokens for tracker in self._chain()), 0)
 
     def add_branches(self, count: int, depth: int, at: Diagnostic) -> None:
-        self.branches += count
-        if self.branches > self.bounds.branches:
-            raise _reached(at, f"The run started more than {self.bounds.branches} branches.", "limits.branches")
-        if depth > self.bounds.depth:
-            raise _reached(at, f"Forks are nested deeper than {self.bounds.depth}.", "limits.depth")
+        """`depth` is counted from the run's main line."""
+        for tracker in self._chain():
+            tracker.branches += count
+        for tracker in self._chain():
+            most = tracker.bounds.branches
+            if tracker.branches > most:
+                raise _reached(at, f"{tracker.who} started more than {most} branches.", "limits.branches")
+            if depth - tracker.depth > tracker.bounds.depth:
+                raise _reached(at, f"Forks are nested deeper than {tracker.bounds.depth}.", "limits.depth")
 
     def check_iterations(self, rounds: int, at: Diagnostic) -> None:
-        if rounds > self.bounds.iterations:
-            raise _reached(at, f"A loop ran more than {self.bounds.iterations} rounds.", "limits.iterations")
+        most = min(tracker.bounds.iterations for tracker in self._chain())
+        if rounds > most:
+            raise _reached(at, f"A loop ran more than {most} rounds.", "limits.iterations")
 
 
 def _reached(at: Diagnostic, message: str, name: str) -> LimitReached:

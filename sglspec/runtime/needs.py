@@ -32,9 +32,9 @@ def unmet(program: Program, backend: Backend) -> Iterator[Diagnostic]:
             yield document.diagnostic("S606", message, step.at("join"), help=FALLBACK)
 
 
-def unknown_tools(shared: Shared) -> Iterator[Diagnostic]:
+def unknown_tools(program: Program, shared: Shared) -> Iterator[Diagnostic]:
     """S320 for each tool that the host does not offer, where tools are to run."""
     if shared.backend.capabilities.tools:
-        for step in every_step(shared.program.spec.steps):
-            if isinstance(step, Tool) and (problem := unknown_tool(shared.program.document, step, shared.tools)):
+        for step in every_step(program.spec.steps):
+            if isinstance(step, Tool) and (problem := unknown_tool(program.document, step, shared.tools)):
                 yield problem

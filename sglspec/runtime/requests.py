@@ -88,7 +88,7 @@ async def generate(
     finish: Finish | None = None
     tokens: list[Token] = []
     at = frame.at(step.verb_node)
-    left = frame.shared.limits.tokens_left
+    left = frame.limits.tokens_left
     capped = left < request.max_tokens
     if capped:
         request = replace(request, max_tokens=left, min_tokens=min(request.min_tokens, left))
@@ -99,13 +99,13 @@ async def generate(
                 finish = delta.finish or finish
                 tokens += delta.tokens
                 if delta.tokens:
-                    frame.shared.limits.add_tokens(len(delta.tokens), at)
+                    frame.limits.add_tokens(len(delta.tokens), at)
     except EngineError as problem:
         raise frame.engine_error(problem, step.verb_node) from None
     if finish is None:
         raise frame.error("S713", "the backend ended a generation without saying how", step.verb_node)
     if capped and finish.reason == "length":
-        raise frame.shared.limits.tokens_used_up(at)
+        raise frame.limits.tokens_used_up(at)
     return Generated(finish, tuple(tokens))
 
 
@@ -180,7 +180,7 @@ class GenPlan:
 async def plan_gen(frame: Frame, step: Gen) -> GenPlan:
     """Precedence: engine < `defaults` < run options < step; an explicit null resets (language.md § 5)."""
     constraint = await _constraint(frame, step)
-    layers = [frame.shared.program.spec.defaults, frame.shared.options, step]
+    layers = [frame.program.spec.defaults, frame.shared.options, step]
     option = _Options(frame, [layer for layer in layers if layer is not None])
     stop = await option.texts("stop")
     empty = next((text for text in stop if text == ""), None)
@@ -279,7 +279,7 @@ class _Options:
 
     async def _text_or_list(self, text: Text) -> list[str]:
         """`"{{ stops }}"` may be a list of texts."""
-        single = self.frame.shared.program.templates[text].single
+        single = self.frame.program.templates[text].single
         if single is None:
             return [await self.frame.plain(text)]
         value, _ = await self.frame.value_at(text.node)
@@ -297,7 +297,7 @@ def _bias(given: dict[str, float] | None) -> tuple[tuple[int, float], ...]:
 async def prepare_constraints(frame: Frame) -> None:
     """At a run's start, tell the backend all constraints that are known by then: constants, and what depends on inputs
     alone. One that is wrong is reported where it is reached."""
-    program, inserted = frame.shared.program, frame.shared.constraints
+    program, inserted = frame.program, frame.unit.constraints
     for step in every_step(program.spec.steps):
         if isinstance(step, Gen) and step not in program.constraints and _of_inputs(program, step):
             with suppress(SpecError):
@@ -322,7 +322,7 @@ def _of_inputs(program: Program, step: Gen) -> bool:
 async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
     """The compiled constraint. One that holds `{{ }}` is rendered and compiled when its values are known: in a regex
     and in a grammar inserted values match as they are written, a schema may be a value."""
-    known = frame.shared.program.constraints.get(step) or frame.shared.constraints.get(step)
+    known = frame.program.constraints.get(step) or frame.unit.constraints.get(step)
     if known is not None:
         return known
     try:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from sglspec.analysis.inputs import bind_inputs, secret_texts
 from sglspec.analysis.program import Program
@@ -16,17 +16,16 @@ from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.load import sentence
 from sglspec.document.model import Sampling
 from sglspec.document.nodes import Node
-from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import Event, EventLog
-from sglspec.runtime.fork import first_error
 from sglspec.runtime.frame import ENGINE_CODES, Frame, Shared
 from sglspec.runtime.interpreter import run_steps
 from sglspec.runtime.limits import Bounds, LimitTracker, document_bounds
 from sglspec.runtime.needs import unknown_tools, unmet
+from sglspec.runtime.programs import main_line, run_program
 from sglspec.runtime.requests import prepare_constraints
 from sglspec.runtime.result import Result, Status
-from sglspec.runtime.scope import Bound, Scope
-from sglspec.runtime.signals import ReturnProgram
+from sglspec.runtime.scope import Bound
+from sglspec.runtime.unit import Unit
 from sglspec.tools import Tools
 
 
@@ -52,8 +51,9 @@ class Run:
         self.log = EventLog()
         self._options = options
         self._inputs = inputs
+        self._unit = Unit(program, LimitTracker(bounds), program.chat)
         self._shared = Shared(
-            program, backend, self.log, LimitTracker(bounds), seed, options.sampling, options.trace,
+            backend, self.log, seed, options.sampling, options.trace,
             tools=options.tools or Tools(), secrets=secret_texts(program.spec, inputs),
         )  # fmt: skip
         self._task: asyncio.Task[Result] | None = None
@@ -100,8 +100,9 @@ class Run:
             self.log.add("run.failed", outputs={}, usage=None, error=face)
 
     async def _run(self) -> Result:
-        shared = self._shared
-        self.log.add("run.started", program=shared.program.name, model=shared.backend.model_name, seed=shared.seed)
+        shared, program = self._shared, self._unit.program
+        seconds = self._unit.limits.bounds.seconds
+        self.log.add("run.started", program=program.name, model=shared.backend.model_name, seed=shared.seed)
         main: Frame | None = None
         outputs: dict[str, Any] | None = None
         status: Status = "succeeded"
@@ -109,20 +110,20 @@ class Run:
         try:
             main = await self._main_frame()
             await prepare_constraints(main)
-            async with asyncio.timeout(shared.limits.bounds.seconds):
-                outputs = await self._execute(main)
+            async with asyncio.timeout(seconds):
+                outputs = {name: bound.value for name, bound in (await run_program(main, run_steps)).items()}
         except asyncio.CancelledError:
             status = "cancelled"
             error = self._problem("S714", "The run was cancelled.")
         except TimeoutError:
             status = "failed"
-            message = f"The run took longer than {shared.limits.bounds.seconds:g} seconds."
+            message = f"The run took longer than {seconds:g} seconds."
             error = self._problem("S706", message, self._limit_node("seconds"))
         except SpecError as problem:
             status, error = "failed", problem.diagnostics[0]
         except EngineError as problem:
             code = ENGINE_CODES.get(problem.kind, "S713")
-            status, error = "failed", self._problem(code, sentence(str(problem)), shared.program.spec.key("steps"))
+            status, error = "failed", self._problem(code, sentence(str(problem)), program.spec.key("steps"))
         except Exception as fault:
             # A fault of ours: the run still ends with one terminal event, and `fault` keeps the traceback.
             self.fault = fault
@@ -130,67 +131,26 @@ class Run:
         return await self._finish(main, outputs, status, error)
 
     async def _main_frame(self) -> Frame:
-        shared = self._shared
-        if missing := [*unmet(shared.program, shared.backend), *unknown_tools(shared)]:
+        shared, unit = self._shared, self._unit
+        if missing := [*unmet(unit.program, shared.backend), *unknown_tools(unit.program, shared)]:
             raise SpecError(*missing)
-        names: dict[str, Any] = {name: Bound(value, "input") for name, value in self._inputs.items()}
-        names |= {name: Bound([]) for name in shared.program.appending}
-        session = await shared.backend.open(shared.program.name)
-        return Frame(shared, session, Scope(names), Transcript(), asyncio.TaskGroup())
-
-    async def _execute(self, main: Frame) -> dict[str, Any]:
-        """Run the steps and await every branch, read or not. Returns the outputs."""
-        returned: ReturnProgram | None = None
-        try:
-            async with asyncio.TaskGroup() as group:
-                main.tasks = group
-                try:
-                    await run_steps(main, self._shared.program.spec.steps)
-                except ReturnProgram as signal:
-                    returned = signal
-                # Branches that still run hold what they share with it.
-                await main.session.close()
-            await main.scope.all_ready()
-        except BaseExceptionGroup as problems:
-            specific, rest = problems.split(SpecError)
-            if specific is not None:
-                raise first_error(specific) from None
-            raise _innermost(rest or problems) from None
-        return await self._outputs(main, returned)
-
-    async def _outputs(self, main: Frame, returned: ReturnProgram | None) -> dict[str, Any]:
-        program = self._shared.program
-        declared = program.spec.outputs
-        if returned is not None and returned.values is not None:
-            names = [*program.bindable, *returned.values]
-            if declared is not None:
-                names = [target.name for target in declared.names]
-            return {name: returned.values.get(name) for name in names}
-        if declared is None:
-            return {name: self._value(main, name) for name in program.bindable}
-        if declared.values is None:
-            return {target.name: self._value(main, target.name) for target in declared.names}
-        return {target.name: (await main.lenient_value(value.node))[0] for target, value in declared.values}
-
-    @staticmethod
-    def _value(main: Frame, name: str) -> Any:
-        held = main.scope.get(name)
-        return None if held is None else held.value
+        session = await shared.backend.open(unit.program.name)
+        return main_line(shared, unit, session, {n: Bound(value, "input") for n, value in self._inputs.items()})
 
     async def _finish(
         self, main: Frame | None, outputs: dict[str, Any] | None, status: Status, error: Diagnostic | None
     ) -> Result:
-        shared = self._shared
+        shared, program = self._shared, self._unit.program
         if main is not None:
             main.scope.take_settled()
             await _to_its_end(main.close_joins())
         bound = main.scope.bound() if main is not None else {}
-        hidden = {*shared.program.inputs, "loop"}
+        hidden = {*program.inputs, "loop"}
         variables = {name: held.value for name, held in bound.items() if name not in hidden}
         meta = {name: held.meta for name, held in bound.items() if name not in hidden and held.meta is not None}
         if outputs is None:
-            declared = shared.program.spec.outputs
-            names = [t.name for t in declared.names] if declared is not None else list(shared.program.bindable)
+            declared = program.spec.outputs
+            names = [t.name for t in declared.names] if declared is not None else list(program.bindable)
             outputs = {name: variables.get(name) for name in names}
         text, trace = "", ()
         if main is not None:
@@ -222,24 +182,17 @@ class Run:
         return result
 
     def _problem(self, code: str, message: str, node: Node | None = None) -> Diagnostic:
-        document = self._shared.program.document
+        document = self._unit.program.document
         if node is None:
             return Diagnostic(code, message, file=document.source.name)
         return document.diagnostic(code, message, node)
 
     def _limit_node(self, name: str) -> Node:
         """Where a limit is written; the steps where the document does not say it."""
-        spec = self._shared.program.spec
+        spec = self._unit.program.spec
         if spec.limits is not None and getattr(spec.limits, name) is not None:
             return spec.limits.at(name)
         return spec.key("steps")
-
-
-def _innermost(problem: BaseException) -> BaseException:
-    """The first exception inside nested groups: what really happened."""
-    while isinstance(problem, BaseExceptionGroup):
-        problem = cast("BaseExceptionGroup[BaseException]", problem).exceptions[0]
-    return problem
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

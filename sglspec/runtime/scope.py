@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class Pending:
 class Scope:
     """The variables of one line of execution. A branch gets a `snapshot`."""
 
-    def __init__(self, names: dict[str, Bound | Pending] | None = None) -> None:
+    def __init__(self, names: Mapping[str, Bound | Pending] | None = None) -> None:
         self._names: dict[str, Bound | Pending] = dict(names or {})
         self.written: set[str] = set()
         """Names bound here since this scope was made or snapshot (a branch inherits the others)."""

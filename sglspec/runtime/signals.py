@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from sglspec.runtime.scope import Bound
 
 
 class Signal(Exception):
@@ -20,6 +20,6 @@ class NextRound(Signal):
 class ReturnProgram(Signal):
     """`return`; `values` holds the named outputs of `return: {…}`, None for a bare one."""
 
-    def __init__(self, values: dict[str, Any] | None) -> None:
+    def __init__(self, values: dict[str, Bound] | None) -> None:
         super().__init__()
         self.values = values

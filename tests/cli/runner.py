@@ -33,7 +33,7 @@ class SlowBackend(ScriptedBackend):
     def capabilities(self) -> Capabilities:
         return Capabilities(grammar=False, concurrent=True)
 
-    async def open(self, label: str = "") -> Session:
+    async def open(self, label: str = "", caller: Session | None = None) -> Session:
         return SlowSession(await super().open(label))
 
 

@@ -22,7 +22,7 @@ from sglspec.backends.base import (
     TraceToken,
     Usage,
 )
-from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
+from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession, script_of
 from sglspec.diagnostics import Report, SpecError
 from sglspec.document.read import source_from_text
 from sglspec.runtime.result import Result
@@ -86,8 +86,8 @@ class FakeBackend(ScriptedBackend):
             await asyncio.sleep(0)
         raise AssertionError(f"{moment!r} never happened: {self.order}")
 
-    async def open(self, label: str = "") -> Session:
-        return FakeSession(self, Script(self.replies))
+    async def open(self, label: str = "", caller: Session | None = None) -> Session:
+        return FakeSession(self, script_of(self.replies, label, caller))
 
 
 class FakeSession(ScriptedSession):
@@ -108,7 +108,7 @@ class FakeSession(ScriptedSession):
         gate = self._fake.gates.get(request.label)
         if gate is not None:
             await gate.wait()
-        reply = self._script.take(request.label, request.candidate)
+        reply = self.script.take(request.label, request.candidate)
         if isinstance(reply, Exception):
             raise reply
         for char in reply[: request.max_tokens]:
@@ -127,7 +127,7 @@ class FakeSession(ScriptedSession):
         return await super().score(choices, method, label)
 
     async def fork(self, n: int) -> list[Session]:
-        return [FakeSession(self._fake, self._script, self._text) for _ in range(n)]
+        return [FakeSession(self._fake, self.script, self._text) for _ in range(n)]
 
     async def concat(self, branches: Sequence[Session], mode: Concat) -> None:
         await super().concat(branches, mode)

@@ -19,7 +19,7 @@ from tests.runtime.fake import FakeBackend, FakeSession, run_scripted, steps
 class Sampled(FakeBackend):
     """Candidates whose tokens have the log-probabilities that `{text: logprob}` in a reply says."""
 
-    async def open(self, label: str = "") -> Any:
+    async def open(self, label: str = "", caller: Any = None) -> Any:
         return SampledSession(self, Script(self.replies))
 
 
@@ -30,7 +30,7 @@ class SampledSession(FakeSession):
             yield type(delta)(delta.text, tokens, delta.finish)
 
     async def fork(self, n: int) -> Any:
-        return [SampledSession(self._fake, self._script, self._text) for _ in range(n)]
+        return [SampledSession(self._fake, self.script, self._text) for _ in range(n)]
 
 
 async def test_best_keeps_the_likeliest_candidate() -> None:
@@ -96,7 +96,7 @@ async def test_tokens_of_all_attempts_count_against_the_limit() -> None:
 
 async def test_meta_has_tokens_with_their_alternatives() -> None:
     class Backend(FakeBackend):
-        async def open(self, label: str = "") -> Any:
+        async def open(self, label: str = "", caller: Any = None) -> Any:
             return One(self, Script(self.replies))
 
     class One(FakeSession):

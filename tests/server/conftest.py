@@ -34,7 +34,7 @@ class Stuck(ScriptedBackend):
         self.started = asyncio.Event()
         self.cancelled = asyncio.Event()
 
-    async def open(self, label: str = "") -> Session:
+    async def open(self, label: str = "", caller: Session | None = None) -> Session:
         return StuckSession(self)
 
 
@@ -56,7 +56,7 @@ class StuckSession(ScriptedSession):
 class Broken(ScriptedBackend):
     """A model with a fault in it."""
 
-    async def open(self, label: str = "") -> Session:
+    async def open(self, label: str = "", caller: Session | None = None) -> Session:
         return BrokenSession(Script({}))
 
 
