@@ -100,6 +100,7 @@ CODES: dict[str, Code] = _table(
     ("S608", "bad-model-file", "A model file that is damaged or not allowed"),
     ("S609", "address", "The server cannot listen on this address"),
     ("S610", "engine-setting", "A setting that the engine does not have or take"),
+    ("S611", "store", "The server's store cannot be opened"),
     # S7xx run time
     ("S701", "fail", "The program failed on purpose"),
     ("S702", "check", "A check did not hold"),
@@ -118,6 +119,8 @@ CODES: dict[str, Code] = _table(
     ("S715", "retry-max", "No attempt of a generation was good enough"),
     ("S716", "tool-failed", "A tool failed"),
     ("S717", "tool-timeout", "A tool took too long"),
+    ("S718", "deadline", "The run's deadline passed"),
+    ("S719", "lost", "The server that ran it has ended"),
     ("S720", "expectation", "A test did not end as it expects"),
     ("S799", "internal", "A fault in sglspec"),
     # W… lints

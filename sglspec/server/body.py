@@ -15,6 +15,7 @@ from sglspec.document.json import read_json
 from sglspec.document.nodes import Mapping, Node, Scalar, Source, to_python
 from sglspec.document.read import source_from_text
 from sglspec.server.problems import Problem
+from sglspec.server.storage.programs import DIGEST
 
 MAX_BODY = 2 * MAX_BYTES
 """A program of full size, and as much again for its inputs and what JSON's escapes add."""
@@ -22,78 +23,161 @@ MAX_BODY = 2 * MAX_BYTES
 _MAX_DISCARDED = 8 * MAX_BODY
 """So much of a body that is too large is still taken in: a client that is cut off while it sends sees no answer."""
 
-QUERY = ("inputs", "seed")
+QUERY = ("inputs", "seed", "trace", "detach")
 """What a YAML body, which is all program, takes from the address instead."""
 
 JSON_TYPES = ("application/json",)
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
-KEYS = ("spec", "inputs", "seed")
+KEYS = ("spec", *QUERY)
+_NAMED = ("application/json", "application/yaml", "application/jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is started with. seed: None for a random one; trace: whether its tokens are kept; detach: whether it
+    goes on when its client leaves, None where the request does not say."""
+
+    inputs: dict[str, Any]
+    seed: int | None = None
+    trace: bool = False
+    detach: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What a client sent: `source` is the program, unread; `seed` is None for a random one."""
+    """What a client sent: `source` is the program, unread."""
 
     source: Source
-    inputs: dict[str, Any]
-    seed: int | None
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A whole body, not looked at yet."""
+    """A whole body, not looked at yet. kind: its media type, empty for a request without body."""
 
     data: bytes
     kind: str
     query: MappingABC[str, str]
 
 
-async def receive_body(request: Request) -> Raw:
-    """Take the body in. Raises Problem: 415 for a wrong type, 413 for one that is too large."""
-    kind = _media_type(request)
+async def receive_body(
+    request: Request, types: tuple[str, ...] = JSON_TYPES + YAML_TYPES, most: int = MAX_BODY, *, optional: bool = False
+) -> Raw:
+    """Take the body in. optional: there may be none, and then no type either.
+
+    Raises Problem: 415 for a wrong type, 413 for one that is too large.
+    """
+    kind = "" if optional and not request.headers.get("content-type") else _media_type(request, types)
     announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > _MAX_DISCARDED:
-        raise _too_large()
+    discarded = max(_MAX_DISCARDED, most)
+    if announced.isdigit() and int(announced) > discarded:
+        raise _too_large(most)
     data, size = bytearray(), 0
     async for chunk in request.stream():
         size += len(chunk)
-        if size <= MAX_BODY:
+        if size <= most:
             data += chunk
-        elif size > _MAX_DISCARDED:
+        elif size > discarded:
             break
-    if size > MAX_BODY:
-        raise _too_large()
+    if size > most:
+        raise _too_large(most)
+    if data and not kind:
+        _media_type(request, types)
     return Raw(bytes(data), kind, request.query_params)
 
 
 def read_posted(raw: Raw) -> Posted:
-    """Read a body. Raises Problem (400) for one that is not as described, SpecError for an unreadable program."""
-    _check_query(raw)
+    """A program with what it is run with. Raises Problem (400) for a body that is not as described, SpecError for an
+    unreadable program."""
     if raw.kind in YAML_TYPES:
-        inputs = _inputs_text(raw.query.get("inputs"))
-        seed = raw.query.get("seed")
-        return Posted(source_from_text(raw.data, "spec", "yaml"), inputs, None if seed is None else _seed(seed, None))
+        settings = _from_query(raw.query)
+        return Posted(source_from_text(raw.data, "spec", "yaml"), settings)
+    source, root = _object(raw, KEYS)
+    if root.get("spec") is None:
+        raise _wrong(source, root, "`spec` is missing", help="It holds the program: a text or an object.", code="S202")
+    return Posted(_program(source, root.get("spec")), _settings(source, root))
+
+
+def read_settings(raw: Raw) -> Settings:
+    """What a stored program is run with. Raises Problem (400)."""
+    if not raw.data:
+        return _from_query(raw.query)
+    return _settings(*_object(raw, QUERY))
+
+
+def read_document(raw: Raw) -> Source:
+    """A body that is a program and nothing else. Raises SpecError for an unreadable one."""
+    return source_from_text(raw.data, "spec", "yaml" if raw.kind in YAML_TYPES else "json")
+
+
+def read_alias(raw: Raw) -> str:
+    """The version that an alias shall mean: a number, or a digest. Raises Problem (400)."""
+    source, root = _object(raw, ("version",))
+    version = root.get("version")
+    text = version.text if isinstance(version, Scalar) else ""
+    if isinstance(version, Scalar) and isinstance(version.value, int) and 0 < len(text) <= 9 and text.isdigit():
+        return text
+    if isinstance(version, Scalar) and isinstance(version.value, str) and DIGEST.fullmatch(text):
+        return text
+    raise _wrong(source, version or root, "`version` is the number or the digest of a version", "/version")
+
+
+def _object(raw: Raw, keys: tuple[str, ...]) -> tuple[Source, Mapping]:
+    """The body as an object with some of these keys."""
+    if raw.query:
+        raise Problem(400, "invalid-request", "With a JSON body the query is empty: the body holds everything.")
     source = _text(raw.data)
     root = _json(source)
     if not isinstance(root, Mapping):
-        raise _wrong(source, root, "the body is an object with `spec`, and maybe `inputs` and `seed`")
-    _check_keys(source, root)
-    spec, inputs, seed = root.get("spec"), root.get("inputs"), root.get("seed")
+        known = ", ".join(f"`{key}`" for key in keys)
+        raise _wrong(source, root, f"the body is an object with {known}")
+    _check_keys(source, root, keys)
+    return source, root
+
+
+def _settings(source: Source, root: Mapping) -> Settings:
+    inputs, seed = root.get("inputs"), root.get("seed")
     if inputs is not None and not isinstance(inputs, Mapping):
         raise _wrong(source, inputs, "`inputs` is an object of input names and values", "/inputs")
-    return Posted(
-        _program(source, spec),
+    return Settings(
         {} if inputs is None else to_python(inputs),
         None if seed is None or _is_null(seed) else _seed(seed.text if isinstance(seed, Scalar) else "", source, seed),
+        _flag(source, root, "trace") or False,
+        _flag(source, root, "detach"),
     )
 
 
-def _media_type(request: Request) -> str:
+def _flag(source: Source, root: Mapping, key: str) -> bool | None:
+    node = root.get(key)
+    if node is None or _is_null(node):
+        return None
+    if not isinstance(node, Scalar) or not isinstance(node.value, bool):
+        raise _wrong(source, node, f"`{key}` is true or false", f"/{key}")
+    return node.value
+
+
+def _from_query(query: MappingABC[str, str]) -> Settings:
+    if any(key not in QUERY for key in query):
+        known = "`inputs` (JSON), `seed`, `trace` and `detach`"
+        raise Problem(400, "invalid-request", f"The query may hold {known}.")
+    seed = query.get("seed")
+    flags: dict[str, bool | None] = {}
+    for key in ("trace", "detach"):
+        text = query.get(key)
+        if text not in (None, "true", "false"):
+            raise Problem(400, "invalid-request", f"`{key}` is true or false.")
+        flags[key] = None if text is None else text == "true"
+    number = None if seed is None else _seed(seed, None)
+    return Settings(_inputs_text(query.get("inputs")), number, flags["trace"] or False, flags["detach"])
+
+
+def _media_type(request: Request, types: tuple[str, ...]) -> str:
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     kind = kind.strip().lower()
     charset = parameters.lower().replace(" ", "").replace('"', "").partition("charset=")[2].partition(";")[0]
-    if kind not in JSON_TYPES + YAML_TYPES or charset not in ("", "utf-8", "utf8"):
-        raise Problem(415, "unsupported-media-type", "Send `application/json` or `application/yaml`, in UTF-8.")
+    if kind not in types or charset not in ("", "utf-8", "utf8"):
+        wanted = " or ".join(f"`{name}`" for name in types if name in _NAMED)
+        raise Problem(415, "unsupported-media-type", f"Send {wanted}, in UTF-8.")
     return kind
 
 
@@ -114,24 +198,15 @@ def _json(source: Source) -> Node:
     return root
 
 
-def _check_query(raw: Raw) -> None:
-    if raw.kind in JSON_TYPES and raw.query:
-        raise Problem(400, "invalid-request", "With a JSON body the query is empty: the body holds everything.")
-    if any(key not in QUERY for key in raw.query):
-        raise Problem(400, "invalid-request", "With a YAML body the query may hold `inputs` (JSON) and `seed`.")
-
-
-def _check_keys(source: Source, root: Mapping) -> None:
+def _check_keys(source: Source, root: Mapping, keys: tuple[str, ...]) -> None:
     for entry in root.entries:
         key = entry.key.text
-        if key not in KEYS:
-            close = get_close_matches(key, KEYS, 1)
-            help = f"Did you mean `{close[0]}`?" if close else "Known here: spec, inputs, seed."
+        if key not in keys:
+            close = get_close_matches(key, keys, 1)
+            help = f"Did you mean `{close[0]}`?" if close else f"Known here: {', '.join(keys)}."
             if key == "sglspec":
                 help = 'Put the program under `spec`: {"spec": {"sglspec": …}, "inputs": {…}}.'
             raise _wrong(source, entry.key, f"the body has no key `{key}`", help=help, code="S201")
-    if root.get("spec") is None:
-        raise _wrong(source, root, "`spec` is missing", help="It holds the program: a text or an object.", code="S202")
 
 
 def _program(body: Source, spec: Node | None) -> Source:
@@ -187,9 +262,21 @@ def _wrong(
     return Problem(400, "invalid-request", errors=[fault])
 
 
-def _too_large() -> Problem:
+def _too_large(most: int) -> Problem:
     # the rest of the body may not have been read, so the connection cannot be used again
-    return Problem(413, "too-large", f"The limit is {MAX_BODY:,} bytes.", headers={"Connection": "close"})
+    return Problem(413, "too-large", f"The limit is {most:,} bytes.", headers={"Connection": "close"})
 
 
-__all__ = ["MAX_BODY", "Posted", "Raw", "read_posted", "receive_body"]
+__all__ = [
+    "JSON_TYPES",
+    "MAX_BODY",
+    "YAML_TYPES",
+    "Posted",
+    "Raw",
+    "Settings",
+    "read_alias",
+    "read_document",
+    "read_posted",
+    "read_settings",
+    "receive_body",
+]

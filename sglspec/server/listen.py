@@ -77,7 +77,7 @@ class Server(uvicorn.Server):
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        timer = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._app.state.runs.cancel_all)
+        timer = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._app.state.service.runs.cancel_all)
         try:
             await super().shutdown(sockets)
         finally:

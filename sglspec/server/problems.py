@@ -35,6 +35,13 @@ TITLES = {
     "backend-loading": "The model is not loaded yet",
     "busy": "Too many runs at once",
     "stopping": "The server is stopping",
+    "archived": "The program is archived and takes no more runs",
+    "changed": "It was changed meanwhile",
+    "idempotency-mismatch": "This Idempotency-Key came with another request before",
+    "no-name": "The program has no name to be stored under",
+    "no-trace": "The tokens of this run were not kept",
+    "not-ended": "The run has not ended yet",
+    "storage-unavailable": "The store cannot be used",
 }
 
 

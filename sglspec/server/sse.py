@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, nullcontext
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from sglspec.runtime.events import TERMINAL, Event
-from sglspec.server.live import FAULT, LiveRun, client_gone
-from sglspec.server.problems import to_json
+from sglspec.server.runs.feed import Frame
+from sglspec.server.runs.live import LiveRun
 
-PING_SECONDS = 15.0
+STALL_SECONDS = 60.0
+"""A reader that takes nothing for so long is cut off."""
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
+_RETRY = b"retry: 2000\n\n"
 
 
-def encode(live: LiveRun, event: Event) -> bytes:
+def encode(frame: Frame) -> bytes:
     """One event on the wire. JSON has no raw line breaks, so one `data:` line holds it."""
-    face = {"run_id": live.id, **event.as_dict()}
-    if event.type == "run.failed" and live.fault is not None:
-        face["error"] = FAULT.as_dict()
-    data = to_json(face)
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), data)
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (frame.seq, frame.type.encode(), frame.data)
 
 
-async def frames(live: LiveRun, ping_seconds: float = PING_SECONDS) -> AsyncGenerator[bytes, None]:
-    """All events of a run as they come, and a comment when there was none for a while."""
-    events = live.run.events()
-    pending: asyncio.Future[Event] | None = None
+async def chunks(events: AsyncIterator[list[Frame]], ping_seconds: float) -> AsyncGenerator[bytes, None]:
+    """Events on the wire, those that are there together in one piece, and a comment when there was none for a while."""
+    pending: asyncio.Future[list[Frame]] | None = None
     try:
         while True:
             # a timeout around `anext` would end the iterator, so the wait for the next event goes on beside the pings
@@ -42,41 +38,62 @@ async def frames(live: LiveRun, ping_seconds: float = PING_SECONDS) -> AsyncGene
             if not pending.done():
                 yield b": ping\n\n"
                 continue
-            event, pending = pending.result(), None
-            yield encode(live, event)
-            if event.type in TERMINAL:
+            done, pending = pending, None
+            try:
+                frames = done.result()
+            except StopAsyncIteration:
                 return
+            yield b"".join(map(encode, frames))
     finally:
         if pending is not None:
             pending.cancel()
+            await asyncio.wait({pending})
 
 
 class EventStream(Response):
-    """The answer. It owns the run: when the client leaves or the server stops, the run is cancelled."""
+    """The answer. live: the run whose client this is, if it lives here: when the client leaves, the run may end."""
 
-    def __init__(self, live: LiveRun, ping_seconds: float = PING_SECONDS) -> None:
+    def __init__(
+        self,
+        events: AsyncGenerator[list[Frame], None],
+        live: LiveRun | None,
+        ping_seconds: float,
+        headers: dict[str, str] | None = None,
+    ) -> None:
         super().__init__()
+        self._events = events
         self._live = live
         self._ping_seconds = ping_seconds
+        self._more = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sender = asyncio.create_task(self._send(send))
-        gone = asyncio.create_task(client_gone(receive))
-        try:
-            await asyncio.wait({sender, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            sender.cancel()
-            await self._live.stop()
-        if sender.done() and not sender.cancelled():
-            sender.result()
+        with self._live.watched() if self._live is not None else nullcontext():
+            sender = asyncio.create_task(self._send(send))
+            gone = asyncio.create_task(client_gone(receive))
+            try:
+                await asyncio.wait({sender, gone}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                gone.cancel()
+                sender.cancel()
+                await asyncio.wait({sender, gone})
+            if not sender.cancelled():
+                sender.result()
 
     async def _send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        async with aclosing(frames(self._live, self._ping_seconds)) as chunks:
-            async for chunk in chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        start = {"type": "http.response.start", "status": 200, "headers": [*HEADERS, *self._more]}
+        async with aclosing(self._events), aclosing(chunks(self._events, self._ping_seconds)) as pieces:
+            await send(start)
+            await send({"type": "http.response.body", "body": _RETRY, "more_body": True})
+            async for piece in pieces:
+                async with asyncio.timeout(STALL_SECONDS):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-__all__ = ["EventStream", "encode", "frames"]
+async def client_gone(receive: Receive) -> None:
+    """Return when the client has closed the connection. The body must have been read before."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+__all__ = ["EventStream", "client_gone", "encode"]

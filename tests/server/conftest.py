@@ -16,6 +16,8 @@ from sglspec.backends.base import Backend, Delta, GenRequest, Session
 from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
 from sglspec.server.application import create_app
 from sglspec.server.listen import Server, bind, config
+from sglspec.server.service import Limits
+from sglspec.server.storage.database import Database
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "04-essay-judge.sglspec.yaml"
 JUDGE_REPLIES: dict[str, Any] = {
@@ -88,11 +90,16 @@ MakeApp = Callable[..., FastAPI]
 def make_app() -> MakeApp:
     """An application over a backend, or over scripted replies (the essay judge's unless given)."""
 
-    def make(backend: Backend | None = None, replies: dict[str, Any] | None = None, **options: Any) -> FastAPI:
+    def make(
+        backend: Backend | None = None,
+        replies: dict[str, Any] | None = None,
+        database: Database | None = None,
+        **limits: Any,
+    ) -> FastAPI:
         async def opener(reference: str | None, model: str | None) -> Backend:
             return backend or ScriptedBackend(JUDGE_REPLIES if replies is None else replies)
 
-        return create_app(opener=opener, **options)
+        return create_app(opener=opener, limits=Limits(**limits), database=database)
 
     return make
 

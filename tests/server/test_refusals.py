@@ -214,10 +214,10 @@ async def test_other_addresses_and_methods(make_app, client_of) -> None:
     async with client_of(make_app()) as client:
         check_problem(await client.get("/"), 404, "not-found")
         check_problem(await client.get("/docs"), 404, "not-found")
-        wrong = await client.get("/v1/runs")
+        wrong = await client.get("/v1/check")
         check_problem(wrong, 405, "method-not-allowed")
         assert wrong.headers["allow"] == "POST"
-        check_problem(await client.options("/v1/runs"), 405, "method-not-allowed")
+        check_problem(await client.options("/v1/check"), 405, "method-not-allowed")
         check_problem(await client.delete("/livez"), 405, "method-not-allowed")
         assert (await client.get("/livez")).json() == {"status": "alive"}
 

@@ -187,15 +187,15 @@ async def test_one_opening_serves_all_who_wait(client_of) -> None:
 
 async def test_too_many_runs(make_app, client_of, stuck) -> None:
     backend = stuck()
-    app = make_app(backend, max_runs=1)
+    app = make_app(backend, runs=1, waiting=0)
     async with client_of(app) as client:
         first = asyncio.create_task(client.post("/v1/runs", json={"spec": GEN}))
         await asyncio.wait_for(backend.started.wait(), 10)
         second = await client.post("/v1/runs", json={"spec": GEN})
         assert (second.status_code, second.json()["code"], second.headers["retry-after"]) == (503, "busy", "1")
-        app.state.runs.cancel_all()
+        app.state.service.runs.cancel_all()
         assert (await first).json()["status"] == "cancelled"
-        assert len(app.state.runs) == 0
+        assert len(app.state.service.runs) == 0
         third = await client.post("/v1/runs", json={"spec": SAY})
     assert third.status_code == 200
 
@@ -207,4 +207,4 @@ async def test_a_fault_is_logged_and_not_told(make_app, client_of, broken, caplo
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert "secret" not in answer.text
     assert "secret of the house" in caplog.text
-    assert len(app.state.runs) == 0
+    assert len(app.state.service.runs) == 0

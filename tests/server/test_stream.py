@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sglspec.runtime.events import TERMINAL
-from sglspec.server.application import _wants_events
+from sglspec.server.asked import wants_events
+from sglspec.server.runs.feed import TERMINAL
 
 EVENTS = {"Accept": "text/event-stream"}
 GEN = "sglspec: v1\nsteps:\n  - 'Once '\n  - gen: story\n"
@@ -19,7 +19,9 @@ def parse(text: str) -> list[dict[str, Any]]:
     """The events of a stream; every one must have the three fields, in order, and nothing else."""
     assert text.endswith("\n\n")
     events: list[dict[str, Any]] = []
-    for block in text[:-2].split("\n\n"):
+    first, *blocks = text[:-2].split("\n\n")
+    assert first == "retry: 2000"
+    for block in blocks:
         if block.startswith(":"):
             continue
         first, second, third = block.split("\n")
@@ -44,7 +46,7 @@ async def test_the_essay_judge_as_events(make_app, listening, judge) -> None:
     assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-store", "no")
     events = parse(answer.content.decode())
     check_stream(events)
-    assert events[0]["type"] == "run.started"
+    assert [event["type"] for event in events[:2]] == ["run.queued", "run.started"]
     assert events[-1]["type"] == "run.succeeded"
     assert events[-1]["outputs"]["grade"] == {"summary": "good", "letter": "A"}
     assert len({e["branch"] for e in events}) == 4
@@ -95,11 +97,11 @@ async def test_a_client_that_leaves_cancels_its_run(make_app, listening, stuck, 
     async with listening(app) as client:
         request = asyncio.create_task(client.post("/v1/runs", json={"spec": GEN}, headers=headers))
         await asyncio.wait_for(backend.started.wait(), 10)
-        assert len(app.state.runs) == 1
+        assert len(app.state.service.runs) == 1
         request.cancel()
         await asyncio.wait_for(backend.cancelled.wait(), 10)
         async with asyncio.timeout(10):
-            while len(app.state.runs):  # noqa: ASYNC110 - the set of runs has no event to wait for
+            while len(app.state.service.runs):  # noqa: ASYNC110 - the set of runs has no event to wait for
                 await asyncio.sleep(0.01)
         assert (await client.get("/livez")).status_code == 200
 
@@ -123,7 +125,7 @@ async def test_a_client_that_leaves_cancels_its_run(make_app, listening, stuck, 
     ],
 )
 def test_which_answer_is_wanted(accept: str, wanted: bool) -> None:
-    assert _wants_events(accept) == wanted
+    assert wants_events(accept) == wanted
 
 
 async def test_a_client_that_sends_too_much_still_gets_its_answer(make_app, listening) -> None:

@@ -1,0 +1,43 @@
+"""What an address is made of. Routers give lists of these; the application adds them all in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sglspec.server.problems import to_json
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+Scope = Literal["public", "read", "run", "run:adhoc", "deploy", "admin"]
+"""What a key must be allowed to do. public: no key at all."""
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """path: as Starlette's routes; summary: for the API's description; operation: its OpenAPI operation, beyond what
+    follows from the rest."""
+
+    method: Method
+    path: str
+    handler: Handler
+    scope: Scope
+    summary: str
+    operation: dict[str, Any] | None = None
+
+
+def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A value as JSON."""
+    return Response(to_json(value), status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+def reply_text(text: str | bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """JSON that is written already."""
+    return Response(text, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+__all__ = ["Endpoint", "Handler", "Method", "Scope", "reply", "reply_text"]

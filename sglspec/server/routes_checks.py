@@ -1,0 +1,59 @@
+"""Checking without running, the model, and whether the server is well."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sglspec.diagnostics import SpecError
+from sglspec.diagnostics.record import MAX_REPORTED
+from sglspec.server.body import read_posted, receive_body
+from sglspec.server.endpoints import Endpoint, reply
+from sglspec.server.problems import Problem, faces
+from sglspec.server.service import Service
+
+CHECK_BYTES = 65_536
+
+
+class CheckRoutes:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint("POST", "/v1/check", self.post_check, "run:adhoc", "All diagnostics of a program; nothing runs"),
+            Endpoint("GET", "/v1/models", self.get_models, "read", "The model of this server"),
+            Endpoint("GET", "/livez", self.livez, "public", "Whether the server answers"),
+            Endpoint("GET", "/readyz", self.readyz, "public", "Whether the model is loaded"),
+        ]
+
+    async def post_check(self, request: Request) -> Response:
+        """All diagnostics of a program, warnings too. Nothing runs."""
+        raw = await receive_body(request)
+        programs = self._service.programs
+        with self._service.slots.entry():
+            try:
+                posted = await programs.beside(partial(read_posted, raw))
+            except SpecError as error:
+                raise Problem(422, "invalid-program", errors=error.diagnostics) from None
+            program, diagnostics = await programs.check(posted.source)
+        shown, omitted = faces(diagnostics, MAX_REPORTED, CHECK_BYTES)
+        return reply({"ok": program is not None, "diagnostics": shown, "omitted": omitted})
+
+    async def get_models(self, request: Request) -> Response:
+        """The one model of this server."""
+        backend = self._service.backend
+        return reply({"data": [{"id": backend.name, "ready": backend.ready is not None}]})
+
+    async def livez(self, request: Request) -> Response:
+        """Whether the server answers."""
+        return reply({"status": "alive"})
+
+    async def readyz(self, request: Request) -> Response:
+        """Whether the model is loaded."""
+        return reply({"status": "ready", "model": self._service.backend.require_ready().model_name})
+
+
+__all__ = ["CHECK_BYTES", "CheckRoutes"]

@@ -1,0 +1,187 @@
+"""Programs: posting them, their versions and aliases."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sglspec.diagnostics import SpecError
+from sglspec.diagnostics.record import MAX_REPORTED
+from sglspec.server.body import Raw, read_alias, read_document, receive_body
+from sglspec.server.endpoints import Endpoint, reply
+from sglspec.server.faces import alias_face, version_face
+from sglspec.server.problems import Problem, faces
+from sglspec.server.queries import cursor, flag, whole
+from sglspec.server.routes_checks import CHECK_BYTES
+from sglspec.server.service import Service
+from sglspec.server.storage import programs as table
+from sglspec.server.storage.programs import NAME, Conflict, Document, Format
+
+_SOURCE_TYPES = {"yaml": "application/yaml; charset=utf-8", "json": "application/json"}
+
+
+class ProgramRoutes:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._programs = service.programs
+        self._database = service.database
+
+    def endpoints(self) -> list[Endpoint]:
+        one, alias = "/v1/programs/{reference}", "/v1/programs/{reference}/aliases/{alias}"
+        return [
+            Endpoint("POST", "/v1/programs", self.post_program, "deploy", "Store a program, or a new version of it"),
+            Endpoint("GET", "/v1/programs", self.get_page, "read", "Programs by name"),
+            Endpoint("GET", one, self.get_program, "read", "A program: its version, and the names of its inputs"),
+            Endpoint("DELETE", one, self.delete_program, "deploy", "Archive a program: it takes no more runs"),
+            Endpoint("GET", one + "/source", self.get_source, "read", "The text of a version, byte for byte"),
+            Endpoint("GET", one + "/versions", self.get_versions, "read", "The versions of a program, newest first"),
+            Endpoint("GET", one + "/versions/{version}", self.get_version, "read", "One version"),
+            Endpoint("GET", one + "/aliases", self.get_aliases, "read", "The aliases of a program"),
+            Endpoint("GET", alias, self.get_alias, "read", "An alias"),
+            Endpoint("PUT", alias, self.put_alias, "deploy", "Point an alias at a version"),
+            Endpoint("DELETE", alias, self.delete_alias, "deploy", "Remove an alias"),
+        ]
+
+    async def post_program(self, request: Request) -> Response:
+        """201 for a new version, 200 for the text of an old one; with `dry_run=true` only the check."""
+        raw = await receive_body(request)
+        dry = flag(request, "dry_run")
+        given = request.query_params.get("name")
+        if given is not None and not NAME.fullmatch(given):
+            raise Problem(400, "invalid-request", _NAME_RULE)
+        with self._service.slots.entry():
+            document = Document.of(raw.data, _format(raw))
+            try:
+                source = read_document(raw)
+            except SpecError as error:
+                raise Problem(422, "invalid-program", errors=error.diagnostics) from None
+            program, diagnostics = await self._programs.check(source)
+        shown, omitted = faces(diagnostics, MAX_REPORTED, CHECK_BYTES)
+        name = given or (None if program is None else program.spec.name)
+        if dry:
+            face = {"ok": program is not None, "name": name, "digest": document.digest}
+            return reply(face | {"diagnostics": shown, "omitted": omitted})
+        if program is None:
+            raise Problem(422, "invalid-program", errors=[d for d in diagnostics if d.severity == "error"])
+        if name is None:
+            raise Problem(422, "no-name", "Write `name:` into the program, or add `?name=` to the address.")
+        version, new = await self._database.write(partial(table.save, name=name, document=document))
+        here = f"/v1/programs/{name}/versions/{version.version}"
+        face = version_face(version) | {"diagnostics": shown, "omitted": omitted}
+        return reply(face, 201 if new else 200, {"Location": here})
+
+    async def get_page(self, request: Request) -> Response:
+        limit, after = cursor(request, "")
+        archived = flag(request, "archived")
+        job = partial(table.latest, after=after, limit=limit + 1, archived=archived)
+        rows = await self._database.read(job)
+        next = rows[limit - 1].name if len(rows) > limit else None
+        return reply({"data": [version_face(row) for row in rows[:limit]], "next": next})
+
+    async def get_program(self, request: Request) -> Response:
+        version = await self._programs.resolve(request.path_params["reference"])
+        checked = await self._programs.stored(version.digest, version.name, version.version)
+        spec = checked.program.spec
+        face = version_face(version) | {
+            "description": None if spec.description is None else str(spec.description),
+            "inputs": list(spec.inputs),
+        }
+        return reply(face, headers={"ETag": f'"{version.digest}"'})
+
+    async def delete_program(self, request: Request) -> Response:
+        name = _name(request)
+        if not await self._database.write(partial(table.archive, name=name)):
+            raise Problem(404, "not-found", "There is no such program.")
+        return Response(status_code=204)
+
+    async def get_source(self, request: Request) -> Response:
+        version = await self._programs.resolve(request.path_params["reference"])
+        document = await self._programs.document(version.digest)
+        headers = {"ETag": f'"{version.digest}"', "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+        return Response(document.source, headers=headers, media_type=_SOURCE_TYPES[document.format])
+
+    async def get_versions(self, request: Request) -> Response:
+        name = (await self._programs.resolve(_name(request))).name
+        limit, _ = cursor(request, "")
+        below = whole(request, "after", 0, 2**31 - 1, 2**31 - 1)
+        job = partial(table.history, name=name, below=below, limit=limit + 1)
+        rows = await self._database.read(job)
+        next = str(rows[limit - 1].version) if len(rows) > limit else None
+        return reply({"data": [version_face(row) for row in rows[:limit]], "next": next})
+
+    async def get_version(self, request: Request) -> Response:
+        version = await self._programs.resolve(f"{_name(request)}@{request.path_params['version']}")
+        return reply(version_face(version), headers={"ETag": f'"{version.digest}"'})
+
+    # -- aliases -------------------------------------------------------------------------------------------------
+
+    async def get_aliases(self, request: Request) -> Response:
+        name = (await self._programs.resolve(_name(request))).name
+        found = await self._database.read(partial(table.aliases_of, name=name))
+        return reply({"data": [alias_face(alias) for alias in found]})
+
+    async def get_alias(self, request: Request) -> Response:
+        name, alias = _name(request), _alias(request)
+        found = await self._database.read(partial(table.alias, name=name, alias=alias))
+        if found is None:
+            raise Problem(404, "not-found", "There is no such alias.")
+        return reply(alias_face(found), headers={"ETag": f'"{found.revision}"'})
+
+    async def put_alias(self, request: Request) -> Response:
+        """`If-Match` with the ETag that was seen, or `*`; `If-None-Match: *` for a new alias only."""
+        raw = await receive_body(request, ("application/json",))
+        alias = _alias(request)
+        wanted = await self._programs.beside(partial(read_alias, raw))
+        version = await self._programs.resolve(f"{_name(request)}@{wanted}")
+        condition = _condition(request)
+        job = partial(table.move_alias, name=version.name, alias=alias, version=version.version, condition=condition)
+        try:
+            moved = await self._database.write(job)
+        except Conflict:
+            raise Problem(412, "changed", "The alias is not what `If-Match` says: look at it again.") from None
+        return reply(alias_face(moved), headers={"ETag": f'"{moved.revision}"'})
+
+    async def delete_alias(self, request: Request) -> Response:
+        name, alias = _name(request), _alias(request)
+        if not await self._database.write(partial(table.drop_alias, name=name, alias=alias)):
+            raise Problem(404, "not-found", "There is no such alias.")
+        return Response(status_code=204)
+
+
+_NAME_RULE = "A name has 1 to 63 characters: a-z, 0-9 and -, a letter first."
+
+
+def _format(raw: Raw) -> Format:
+    return "json" if raw.kind == "application/json" else "yaml"
+
+
+def _name(request: Request) -> str:
+    """Where a version would mean nothing."""
+    name = request.path_params["reference"]
+    if not NAME.fullmatch(name):
+        raise Problem(404, "not-found", "There is no such program.")
+    return name
+
+
+def _alias(request: Request) -> str:
+    alias = request.path_params["alias"]
+    if not NAME.fullmatch(alias):
+        raise Problem(404, "not-found", f"There is no such alias. {_NAME_RULE}")
+    return alias
+
+
+def _condition(request: Request) -> table.Condition:
+    if request.headers.get("if-none-match") == "*":
+        return "new"
+    header = request.headers.get("if-match")
+    if header is None or header == "*":
+        return None if header is None else "old"
+    text = header.strip('"')
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise Problem(412, "changed", "The alias is not what `If-Match` says: look at it again.")
+    return int(text)
+
+
+__all__ = ["ProgramRoutes"]

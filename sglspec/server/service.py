@@ -1,0 +1,50 @@
+"""What the routers share. One per application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sglspec.runtime.limits import Bounds
+from sglspec.server.backend import BackendSlot
+from sglspec.server.programs import Programs
+from sglspec.server.runs import Keeping, Runs
+from sglspec.server.runs.slots import Slots
+from sglspec.server.storage.database import Database
+from sglspec.tools import Tools
+
+MAX_RUNS = 32
+MAX_WAITING = 64
+PING_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """runs: at once; waiting: for their turn; bounds: no run may do more, whatever its program says; ping_seconds:
+    between comments in a stream without events; keeping: what is remembered of runs that have ended."""
+
+    runs: int = MAX_RUNS
+    waiting: int = MAX_WAITING
+    bounds: Bounds = field(default_factory=Bounds)
+    ping_seconds: float = PING_SECONDS
+    keeping: Keeping = field(default_factory=Keeping)
+
+
+class Service:
+    """The parts, made once, in the order in which they need each other."""
+
+    def __init__(self, backend: BackendSlot, database: Database, limits: Limits, tools: Tools) -> None:
+        self.backend = backend
+        self.database = database
+        self.limits = limits
+        self.tools = tools
+        self.slots = Slots(limits.runs, limits.waiting)
+        self.programs = Programs(database, tools)
+        self.runs = Runs(database, self.programs, backend, self.slots, limits.bounds, tools, limits.keeping)
+
+    async def close(self) -> None:
+        await self.runs.close()
+        await self.backend.close()
+        await self.database.close()
+
+
+__all__ = ["MAX_RUNS", "MAX_WAITING", "PING_SECONDS", "Limits", "Service"]

@@ -1,0 +1,3 @@
+"""Where programs, runs and batches are kept: SQLite or Postgres."""
+
+from __future__ import annotations
