@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from sglspec_engine.types import EngineError, GenRequest, Sampling, TextSegment 
 
 SEEDS = (1, 2, 3)
 MAX_TOKENS = 200
-TOGETHER = 16
+TOGETHER = 32
 """Texts that are written at the same time."""
 _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 
@@ -46,6 +46,20 @@ class Texts:
     mask_us: list[float] = field(default_factory=list[float])
     compile_ms: list[float] = field(default_factory=list[float])
 
+    def take(self, row: Mapping[str, Any]) -> None:
+        """Add one text; see `_text` for its keys."""
+        name, seed = row["schema"], row["seed"]
+        self.steps[name] = self.steps.get(name, 0) + row["steps"]
+        if row["failed"]:
+            self.failed.append(f"{name} [{seed}]: {row['failed']}")
+            return
+        self.texts[name, seed] = row["text"]
+        self.tokens += row["tokens"]
+        self.forced += row["forced"]
+        self.unfinished += row["cut"]
+        if row["wrong"]:
+            self.wrong.append(f"{name} [{seed}]: {row['wrong']} in {row['text'][:80]!r}")
+
 
 def taken(cases: Iterator[Case], count: int) -> list[tuple[Case, Constraint]]:
     """The first `count` schemas of objects that we take."""
@@ -61,52 +75,75 @@ def taken(cases: Iterator[Case], count: int) -> list[tuple[Case, Constraint]]:
     return found
 
 
-async def write(path: Path, cases: list[tuple[Case, Constraint]], **settings: Any) -> Texts:
-    """Write a text for every schema and seed."""
+async def write(path: Path, cases: list[tuple[Case, Constraint]], progress: Path | None, **settings: Any) -> Texts:
+    """Write a text for every schema and seed. progress: a file of one JSON object per text; those that it has are not
+    written again, and each that is done is added."""
     out = Texts()
+    done: set[tuple[str, int]] = set()
+    for row in _kept(progress):
+        out.take(row)
+        done.add((row["schema"], row["seed"]))
     gate = asyncio.Semaphore(TOGETHER)
+
+    async def one(engine: Engine, case: Case, constraint: Constraint, seed: int) -> None:
+        async with gate:
+            row = await _text(engine, case, constraint, seed)
+        out.take(row)
+        if progress is not None:
+            with progress.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
     with _timed(out):
         engine = Engine.load(path, **settings)
         try:
-            await asyncio.gather(*(_text(engine, out, gate, c, k, seed) for c, k in cases for seed in SEEDS))
+            left = ((c, k, seed) for c, k in cases for seed in SEEDS if (c.name, seed) not in done)
+            await asyncio.gather(*(one(engine, *each) for each in left))
         finally:
             await engine.close()
     return out
 
 
-async def _text(
-    engine: Engine, out: Texts, gate: asyncio.Semaphore, case: Case, constraint: Constraint, seed: int
-) -> None:
-    async with gate:
-        session = engine.open()
-        names = ", ".join(list(case.schema["properties"])[:12])
-        await session.extend([TextSegment(f"A JSON object with {names}:\n")])
-        request = GenRequest(
-            grammar=constraint.grammar, max_tokens=MAX_TOKENS, noise_key=seed, sampling=Sampling(temperature=0.7)
-        )
-        try:
-            async for delta in session.generate(request):
-                out.steps[case.name] = out.steps.get(case.name, 0) + 1
-                if delta.finish is not None:
-                    out.tokens += delta.finish.usage.generated_tokens
-                    out.forced += delta.finish.usage.forced_tokens
-                    out.texts[case.name, seed] = delta.finish.text
-                    _judge(out, case.name, constraint, delta.finish.text, delta.finish.reason == "length")
-        except EngineError as error:
-            out.failed.append(f"{case.name} [{seed}]: {str(error).splitlines()[0]}")
-        await session.close()
+def _kept(progress: Path | None) -> list[dict[str, Any]]:
+    """What earlier runs wrote."""
+    if progress is None or not progress.is_file():
+        return []
+    return [json.loads(line) for line in progress.read_text(encoding="utf-8").splitlines()]
 
 
-def _judge(out: Texts, name: str, constraint: Constraint, text: str, cut: bool) -> None:
-    if re.search(r"\s\s|[\n\t]", _STRING.sub("", text if not cut else text.rsplit('"', 1)[0])):
-        out.wrong.append(f"{name}: a run of white space in {text[:80]!r}")
-    if cut:
-        out.unfinished += 1
-        return
+async def _text(engine: Engine, case: Case, constraint: Constraint, seed: int) -> dict[str, Any]:
+    """Write one text. steps: of the model. cut: whether MAX_TOKENS ended it. failed, wrong: why, or empty."""
+    row: dict[str, Any] = {"schema": case.name, "seed": seed, "steps": 0, "tokens": 0, "forced": 0, "text": ""}
+    row |= {"cut": False, "failed": "", "wrong": ""}
+    session = engine.open()
+    names = ", ".join(list(case.schema["properties"])[:12])
+    await session.extend([TextSegment(f"A JSON object with {names}:\n")])
+    request = GenRequest(
+        grammar=constraint.grammar, max_tokens=MAX_TOKENS, noise_key=seed, sampling=Sampling(temperature=0.7)
+    )
     try:
-        constraint.parse(text)
-    except ValueError as problem:
-        out.wrong.append(f"{name}: {problem} in {text[:80]!r}")
+        async for delta in session.generate(request):
+            row["steps"] += 1
+            if delta.finish is not None:
+                usage, text = delta.finish.usage, delta.finish.text
+                row |= {"tokens": usage.generated_tokens, "forced": usage.forced_tokens, "text": text}
+                row["cut"] = delta.finish.reason == "length"
+                row["wrong"] = _fault(constraint, text, row["cut"])
+    except EngineError as error:
+        row["failed"] = str(error).splitlines()[0]
+    await session.close()
+    return row
+
+
+def _fault(constraint: Constraint, text: str, cut: bool) -> str:
+    """What is wrong with a text, or nothing. Of one that was cut, only white space is looked at."""
+    if re.search(r"\s\s|[\n\t]", _STRING.sub("", text if not cut else text.rsplit('"', 1)[0])):
+        return "a run of white space"
+    if not cut:
+        try:
+            constraint.parse(text)
+        except ValueError as problem:
+            return str(problem)
+    return ""
 
 
 @contextmanager
@@ -240,7 +277,7 @@ def summary(on: Texts, off: Texts, cases: list[tuple[Case, Constraint]]) -> dict
     """The figures of both runs."""
 
     def spread(values: list[float]) -> dict[str, float]:
-        ordered = sorted(values)
+        ordered = sorted(values) or [0.0]
         return {f"p{p}": round(ordered[min(len(ordered) - 1, len(ordered) * p // 100)], 1) for p in (50, 90, 99, 100)}
 
     heavy = [c.name for c, _ in cases if len(c.schema["properties"]) >= 4 and c.schema.get("required")]
@@ -263,11 +300,14 @@ def summary(on: Texts, off: Texts, cases: list[tuple[Case, Constraint]]) -> dict
     }
 
 
-def measure(path: Path, cases: Iterator[Case], count: int) -> dict[str, Any]:
-    """Everything above with one model."""
+def measure(path: Path, cases: Iterator[Case], count: int, progress: Path | None) -> dict[str, Any]:
+    """Everything above with one model. progress: a folder that remembers texts, so that a run can be gone on with."""
     chosen = taken(cases, count)
-    on = asyncio.run(write(path, chosen))
-    off = asyncio.run(write(path, chosen, forced=False))
+    if progress is not None:
+        progress.mkdir(parents=True, exist_ok=True)
+    files = [progress / name if progress is not None else None for name in ("forced.jsonl", "plain.jsonl")]
+    on = asyncio.run(write(path, chosen, files[0]))
+    off = asyncio.run(write(path, chosen, files[1], forced=False))
     return summary(on, off, chosen)
 
 

@@ -1,6 +1,6 @@
 """Schemas that others wrote: which we take, and whether what we take is enforced to the letter.
 
-Usage: python -m benchmarks.constraints [--every N] [--model NAME [--schemas N]] [--json FILE]
+Usage: python -m benchmarks.constraints [--every N] [--model NAME [--schemas N] [--progress FOLDER]] [--json FILE]
 
 Reads corpora from the folder that SGLSPEC_CORPORA names: `maskbench-sample.jsonl.gz` (schemas with valid and invalid
 instances, a sample of MaskBench) and `json-schema-test-suite.jsonl.gz` (the official suite). No invalid instance may be
@@ -148,6 +148,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take every N-th schema only")
     parser.add_argument("--model", metavar="NAME", help="generate under schemas with this model too")
     parser.add_argument("--schemas", type=int, default=100, metavar="N", help="schemas to generate under")
+    parser.add_argument("--progress", type=Path, metavar="FOLDER", help="keep texts there, and go on with those kept")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     options = parser.parse_args()
     folder = corpora()
@@ -175,7 +176,7 @@ def _with_model(options: argparse.Namespace, folder: Path, figures: dict[str, An
 
     path = resolve(options.model)
     print(f"\nTexts by {options.model}, {len(constrained.SEEDS)} seeds each, temperature 0.7")
-    texts = figures["texts"] = constrained.measure(path, maskbench(folder, 7), options.schemas)
+    texts = figures["texts"] = constrained.measure(path, maskbench(folder, 7), options.schemas, options.progress)
     constrained.show_summary(texts)
     print("\nHostile grammars beside a stream")
     blows = asyncio.run(constrained.endure(path))

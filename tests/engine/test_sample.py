@@ -14,7 +14,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from sglspec_engine.sample import Sampler, gumbel, log_probability
+from sglspec_engine.draw import draw, gumbel
+from sglspec_engine.sample import Sampler, log_probability
 from sglspec_engine.types import EngineError, Sampling
 
 SIZE = 50
@@ -121,6 +122,49 @@ def test_noise_belongs_to_the_token_not_to_its_place() -> None:
     assert abs(noise.mean() - 0.5772) < 0.15
     for other in (gumbel(10, 4, ids), gumbel(9, 5, ids)):
         assert abs(np.corrcoef(noise, other)[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.1, 3.0, 40.0, 1e30])
+@pytest.mark.parametrize("temperature", [1e-8, 0.3, 1.0, 50.0])
+def test_a_draw_is_that_of_the_noise_of_all(spread: float, temperature: float) -> None:
+    size = 3000
+    ids = np.arange(size, dtype=np.int64)
+    for key in range(40):
+        scores = np.random.default_rng(key).normal(0, spread, size).astype(np.float32)
+        scores[key::7] = -np.inf
+        with np.errstate(over="ignore"):
+            values = (scores.astype(np.float64) - float(scores.max())) / temperature
+        assert draw(scores, temperature, key, 11) == int(np.argmax(values + gumbel(key, 11, ids)))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(1.0, top_p=0.3),
+        Sampling(1.0, top_p=0.95),
+        Sampling(1.0, top_p=0.9999999),
+        Sampling(1.0, top_k=1),
+        Sampling(1.0, top_k=40, top_p=0.9),
+        Sampling(1.0, top_k=10**9, top_p=0.9),
+        Sampling(1.0, min_p=0.02),
+        Sampling(1.0, top_p=0.99, min_p=1e-4),
+    ],
+)
+@pytest.mark.parametrize("spread", [0.01, 2.0, 8.0])
+def test_filters_of_many_tokens_are_those_of_all_sorted(sampling: Sampling, spread: float) -> None:
+    size = 5000
+    for key in range(12):
+        logits = np.random.default_rng(key).normal(0, spread, size).astype(np.float32)
+        order = np.argsort(-logits, kind="stable")[: sampling.top_k]
+        weights = np.exp(logits[order].astype(np.float64) - logits.max())
+        if sampling.top_p is not None:
+            keep = np.cumsum(weights) - weights < sampling.top_p * weights.sum()
+            order, weights = order[keep], weights[keep]
+        if sampling.min_p is not None:
+            order = order[weights >= sampling.min_p]
+        order.sort()
+        values = logits[order].astype(np.float64) + gumbel(key, 3, order)
+        assert Sampler(sampling, key, size, []).choose(logits, 3) == order[np.argmax(values)]
 
 
 def test_log_probability() -> None:

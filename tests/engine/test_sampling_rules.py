@@ -20,7 +20,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from sglspec_engine.sample import Sampler, gumbel
+from sglspec_engine.draw import gumbel
+from sglspec_engine.sample import Sampler
 from sglspec_engine.types import Sampling, TextSegment
 from tests.engine.drive import Oracle, collect, ids_of, running
 
