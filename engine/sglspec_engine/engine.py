@@ -29,13 +29,14 @@ from sglspec_engine.reply import Reply
 from sglspec_engine.sched.generation import Generation, GenerationModel
 from sglspec_engine.sched.loop import Loop
 from sglspec_engine.sched.policy import Policy
+from sglspec_engine.sched.reading import ReadWork
 from sglspec_engine.sched.scheduler import Scheduler
 from sglspec_engine.sched.work import Prefill, Work
 from sglspec_engine.select import Scoring
 from sglspec_engine.session import Session
 from sglspec_engine.text.chat import ChatTemplate
 from sglspec_engine.text.tokens import Vocabulary
-from sglspec_engine.types import EngineError, GenRequest, Usage
+from sglspec_engine.types import Alternative, EngineError, GenRequest, Usage
 
 
 class Engine:
@@ -147,6 +148,10 @@ class Engine:
 
         self._loop.post(start, scoring.fail)
 
+    def read(self, work: ReadWork) -> None:
+        """Run a reading."""
+        self._loop.post(lambda: self._loop.add(work), work.fail)
+
     def fork(self, lease: Lease, known: Sequence[int], n: int, reply: Reply[list[Lease]]) -> Prefill:
         """Compute a context once and make `n` leases on it."""
 
@@ -212,7 +217,7 @@ class Engine:
 
         self._loop.post(abandon, reply.fail)
 
-    def cancel(self, work: Generation | Scoring | Prefill | Agreement) -> None:
+    def cancel(self, work: Generation | Scoring | ReadWork | Prefill | Agreement) -> None:
         """End a request; its reply settles within one step."""
         self._loop.post(lambda: self._loop.cancel(work), work.fail)
 
@@ -221,6 +226,21 @@ class Engine:
         who asks for it."""
         if self.config.hints:
             self._grammars.prepare(grammars)
+
+    async def flush(self) -> bool:
+        """Forget what no session uses any more. Returns whether nothing was in use."""
+        found: list[bool] = []
+
+        def flush() -> None:
+            self.pool.tree.evict(self.pool.tree.cached)
+            found.append(self.pool.live_leases == 0)
+
+        await self.call(flush)
+        return found[0]
+
+    def alternative(self, id: int, logprob: float) -> Alternative:
+        """A token with its log-probability."""
+        return Alternative(id, self.vocabulary.describe(id), logprob, id in self._facts.ends)
 
     def discard(self, lease: Lease, keep: int) -> None:
         """Let go of a lease; what follows its first `keep` tokens is of no use to anyone."""

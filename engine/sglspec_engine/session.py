@@ -18,6 +18,7 @@ from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.rotate import Piece
 from sglspec_engine.reply import Reply, Stream
 from sglspec_engine.sched.generation import Committed, Generation
+from sglspec_engine.sched.reading import ReadWork
 from sglspec_engine.sched.work import Prefill
 from sglspec_engine.select import Scoring, shared_length, split_choices
 from sglspec_engine.text.tokens import Part
@@ -27,6 +28,7 @@ from sglspec_engine.types import (
     GenRequest,
     Method,
     Origin,
+    Reading,
     Role,
     RoleOpen,
     Scores,
@@ -102,10 +104,37 @@ class Session:
             self._context, self._role, self._bare, self._lead, self._talk = saved
             raise
 
+    async def extend_tokens(self, ids: Sequence[int]) -> None:
+        """Append tokens as they are: nothing is encoded, no BOS is put before them, and control tokens are what they
+        are. For callers who write the whole context; text of users goes through `extend`."""
+        await self._settle()
+        if self._talk is not None or self._role is not None:
+            raise EngineError("unsupported", "tokens cannot be written into a message")
+        self._known_ids(ids)
+        self._context = self._context.splice(
+            self._context.encode(self._engine.vocabulary), [(id, "input") for id in ids]
+        )
+
+    async def read(self, start: int, top: int = 0, watched: Sequence[int] = ()) -> Reading:
+        """How likely each token of the context is, from token `start` (at least 1) to the place behind the last one;
+        the context does not change. top, watched: as `alternatives` and `watched` in GenRequest."""
+        await self._settle()
+        prompt = self._prompt()
+        if not 1 <= start <= len(prompt):
+            raise EngineError("unsupported", f"reading begins at a token from 1 to {len(prompt)}, not at {start}")
+        self._known_ids(watched)
+        reply: Reply[Reading] = Reply()
+        vocabulary, describe = self._engine.vocabulary, self._engine.alternative
+        work = ReadWork(self._lease, prompt, start, top, watched, vocabulary.size, describe, reply, self._count)
+        self._asked = len(prompt)
+        self._engine.read(work)
+        return await self._outcome(reply, lambda: self._engine.cancel(work))
+
     async def generate(self, request: GenRequest) -> AsyncGenerator[Delta, None]:
         """Append generated text. Closing the iterator cancels the generation within one step; the context then holds
         what was committed. The text of an end or end-of-turn token is not part of the context."""
         await self._settle()
+        self._known_ids(request.watched)
         engine = self._engine
         prompt = self._prompt()
         stream = Stream()
@@ -364,6 +393,12 @@ class Session:
             raise EngineError("unsupported", "the context is empty, and this model has no token to begin a text with")
         self._limit(len(prompt))
         return prompt
+
+    def _known_ids(self, ids: Sequence[int]) -> None:
+        size = self._engine.vocabulary.size
+        for id in ids:
+            if not 0 <= id < size:
+                raise EngineError("unsupported", f"there is no token {id}: this model's tokens are 0 to {size - 1}")
 
     def _limit(self, length: int) -> None:
         if length > self._engine.max_context:

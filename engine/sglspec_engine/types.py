@@ -80,8 +80,8 @@ class GenRequest:
     only); `max_tokens` counts both.
     `over_fork` says that the fork that the session comes from is a part of the same step, so that the end of the text
     before it may be spelled by other tokens, too (see `sched.healing`). `alternatives` is how many of the likeliest
-    tokens to report beside each token. `label` and `candidate` (which of how many texts for one step) are for other
-    backends.
+    tokens to report beside each token, `watched` which ones whatever they are. `label` and `candidate` (which of how
+    many texts for one step) are for other backends.
     """
 
     max_tokens: int = 256
@@ -97,6 +97,7 @@ class GenRequest:
     noise_key: int = 0
     over_fork: bool = False
     alternatives: int = 0
+    watched: tuple[int, ...] = ()
     label: str = ""
     candidate: tuple[int, int] | None = None
 
@@ -117,7 +118,7 @@ class Token:
     """One token of a generation: its id, the text it added to the value (may be "" while a character or a
     possible stop is incomplete), and its log-probability under the unmasked distribution. `forced`: the constraint left
     no choice; `end`: it ended the text; `top`: the likeliest tokens here, the likeliest first; `thinking`: it stands
-    before the answer, tags included."""
+    before the answer, tags included; `watched`: those that were asked for, in that order."""
 
     id: int
     text: str
@@ -126,6 +127,7 @@ class Token:
     end: bool = False
     top: tuple[Alternative, ...] = ()
     thinking: bool = False
+    watched: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,24 @@ class Scores:
     scores: tuple[float, ...]
     probabilities: tuple[float, ...]
     tokens: tuple[tuple[tuple[int, float], ...], ...] = ()
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the model expects at one place of a context. token: what stands there, None behind the context's end; `top`
+    and `watched`: as in Token."""
+
+    token: Alternative | None
+    top: tuple[Alternative, ...] = ()
+    watched: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the model expects at the places of a context, in order; the last one is behind its end."""
+
+    places: tuple[Place, ...]
     usage: Usage = Usage()
 
 

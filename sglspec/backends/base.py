@@ -17,6 +17,8 @@ from sglspec_engine.types import (
     GenRequest,
     Method,
     Origin,
+    Place,
+    Reading,
     Reasoning,
     Role,
     RoleClose,
@@ -148,6 +150,54 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class TokenSession(Session, Protocol):
+    """A session whose context callers may write and read token by token."""
+
+    async def extend_tokens(self, ids: Sequence[int]) -> None:
+        """Append tokens as they are, control tokens included. EngineError("unsupported") for ids that are none."""
+        ...
+
+    async def read(self, start: int, top: int = 0, watched: Sequence[int] = ()) -> Reading:
+        """How likely each token was from token `start` (at least 1) to the place behind the last one. The context does
+        not change. `top`, `watched`: as `alternatives` and `watched` in GenRequest."""
+        ...
+
+
+@runtime_checkable
+class TokenBackend(Protocol):
+    """What a backend has besides when its contexts are sequences of tokens."""
+
+    def max_context(self) -> int:
+        """Tokens that a context may hold."""
+        ...
+
+    def vocabulary_size(self) -> int:
+        """Ids are below it."""
+        ...
+
+    def encode(self, text: str, *, control: bool = False) -> list[int]:
+        """The tokens of a context that begins with `text`, BOS included where the model begins texts with it. With
+        `control` the text may spell control tokens; else it is data."""
+        ...
+
+    def token_text(self, id: int) -> str:
+        """A token for people: control tokens by their names, broken UTF-8 as escapes."""
+        ...
+
+    def token_bytes(self, id: int) -> bytes:
+        """What a token adds to a text; nothing where it is a special one."""
+        ...
+
+    async def open_tokens(self, ids: Sequence[int]) -> TokenSession:
+        """A new context of these tokens."""
+        ...
+
+    async def flush(self) -> bool:
+        """Forget what no session uses. Returns whether nothing was in use."""
+        ...
+
+
 __all__ = [
     "Alternative",
     "Backend",
@@ -159,7 +209,9 @@ __all__ = [
     "GenRequest",
     "Method",
     "Origin",
+    "Place",
     "PlaceholderFinish",
+    "Reading",
     "Reasoning",
     "Role",
     "RoleClose",
@@ -170,6 +222,8 @@ __all__ = [
     "Session",
     "TextSegment",
     "Token",
+    "TokenBackend",
+    "TokenSession",
     "ToolReplies",
     "TraceToken",
     "Usage",

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sglspec.backends.base import Capabilities, Concat, EngineError, Role, Session
+from sglspec.backends.base import Capabilities, Concat, EngineError, Role, Session, TokenSession
 from sglspec.backends.rendering import Piece
 from sglspec_engine.config import EngineConfig, prepare_process
-from sglspec_engine.types import Delta, GenRequest, Method, Scores, Segment, TraceToken, Usage
+from sglspec_engine.types import Delta, GenRequest, Method, Reading, Scores, Segment, TraceToken, Usage
 
 if TYPE_CHECKING:
     from sglspec_engine.engine import Engine
@@ -104,6 +104,45 @@ class LocalBackend:
         """A new, empty context. The arguments are for backends that show them."""
         return LocalSession(self.engine.open())
 
+    def max_context(self) -> int:
+        """Tokens that a context may hold."""
+        return self.engine.max_context
+
+    def vocabulary_size(self) -> int:
+        """Ids are below it."""
+        return self.engine.vocabulary.size
+
+    def encode(self, text: str, *, control: bool = False) -> list[int]:
+        """The tokens of a context that begins with `text`. See `sglspec.backends.base.TokenBackend`."""
+        vocabulary = self.engine.vocabulary
+        start = vocabulary.start_parts()
+        if not control:
+            return vocabulary.encode([*start, text])
+        parts = vocabulary.split_scaffold(text)
+        return vocabulary.encode(parts if start and parts[:1] == start else [*start, *parts])
+
+    def token_text(self, id: int) -> str:
+        """A token for people."""
+        return self.engine.vocabulary.describe(id)
+
+    def token_bytes(self, id: int) -> bytes:
+        """What a token adds to a text."""
+        return self.engine.vocabulary.token_bytes[id]
+
+    async def open_tokens(self, ids: Sequence[int]) -> TokenSession:
+        """A new context of these tokens."""
+        session = LocalSession(self.engine.open())
+        try:
+            await session.extend_tokens(ids)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def flush(self) -> bool:
+        """Forget what no session uses."""
+        return await self.engine.flush()
+
     async def close(self) -> None:
         """End every session and the engine. Idempotent."""
         await self.engine.close()
@@ -123,6 +162,14 @@ class LocalSession:
     async def extend(self, segments: Sequence[Segment]) -> None:
         """Append text or role boundaries."""
         await self._session.extend(segments)
+
+    async def extend_tokens(self, ids: Sequence[int]) -> None:
+        """Append tokens as they are."""
+        await self._session.extend_tokens(ids)
+
+    async def read(self, start: int, top: int = 0, watched: Sequence[int] = ()) -> Reading:
+        """How likely each token was."""
+        return await self._session.read(start, top, watched)
 
     def generate(self, request: GenRequest) -> AsyncIterator[Delta]:
         """Append generated text; closing the iterator cancels."""

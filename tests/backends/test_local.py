@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from sglspec.backends.base import Backend, EngineError, GenRequest, RoleClose, RoleOpen, Session, TextSegment
+from sglspec.backends.base import (
+    Backend,
+    EngineError,
+    GenRequest,
+    RoleClose,
+    RoleOpen,
+    Session,
+    TextSegment,
+    TokenBackend,
+    TokenSession,
+)
 from sglspec.backends.local import LocalBackend, open_local
 from tests.engine import tiny
 
@@ -66,4 +76,42 @@ async def test_no_template(tmp_path: Path) -> None:
     with pytest.raises(EngineError) as caught:
         backend.require_chat()
     assert caught.value.kind == "no_template"
+    await backend.close()
+
+
+async def test_contexts_of_tokens(folder: Path) -> None:
+    backend: Backend = await open_local(folder, threads=1)
+    assert isinstance(backend, TokenBackend)
+    text = "Hello <|im_end|> again"
+    data, control = backend.encode(text), backend.encode(text, control=True)
+    end = backend.encode("<|im_end|>", control=True)[-1]
+    assert end in control
+    assert end not in data
+    assert "".join(backend.token_text(id) for id in data) == text
+    assert backend.token_text(end) == "<|im_end|>"
+    assert b"".join(backend.token_bytes(id) for id in data).decode() == text
+    assert backend.token_bytes(end) == b""
+    session = await backend.open_tokens(data)
+    assert isinstance(session, TokenSession)
+    assert session.text() == text
+    reading = await session.read(1, top=1)
+    assert [place.token and place.token.id for place in reading.places] == [*data[1:], None]
+    assert not await backend.flush()
+    await session.close()
+    assert await backend.flush()
+    with pytest.raises(EngineError, match="no token"):
+        await backend.open_tokens([backend.vocabulary_size()])
+    assert await backend.flush(), "the session that was refused is closed"
+    assert backend.max_context() == 512
+    await backend.close()
+
+
+async def test_bos_is_written_once(tmp_path: Path) -> None:
+    folder = tiny.write_tokenizer(tiny.build(tmp_path), "metaspace")
+    backend = await open_local(folder, threads=1)
+    bos = backend.encode("")
+    assert len(bos) == 1
+    name = backend.token_text(bos[0])
+    assert backend.encode(f"{name}Hello", control=True) == backend.encode("Hello", control=True)
+    assert backend.encode(f"{name}Hello").count(bos[0]) == 1
     await backend.close()

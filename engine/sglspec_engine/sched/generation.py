@@ -201,7 +201,7 @@ class Generation(Work):
         self._forced_count += forced
         self._metrics.sampled_tokens += not forced
         self._metrics.forced_tokens += forced
-        token = Token(id, "", log_probability(logits, id), forced, top=self._top(logits))
+        token = Token(id, "", log_probability(logits, id), forced, top=self._top(logits), watched=self._watched(logits))
         if thinking is not None and (thinking.inside or forced or self._blank(id)):
             return self._append_thought(token, thinking, sent)
         ending = self._ends_with(token, sent)
@@ -271,9 +271,15 @@ class Generation(Work):
 
     def _top(self, logits: Floats) -> tuple[Alternative, ...]:
         """The likeliest tokens here, where they are wanted."""
-        vocabulary = self._model.vocabulary
-        found = likeliest(logits, self._request.alternatives, vocabulary.size)
-        return tuple(Alternative(id, vocabulary.describe(id), logprob, id in self._ends) for id, logprob in found)
+        found = likeliest(logits, self._request.alternatives, self._model.vocabulary.size)
+        return tuple(self._alternative(id, logprob) for id, logprob in found)
+
+    def _watched(self, logits: Floats) -> tuple[Alternative, ...]:
+        """The tokens that were asked for."""
+        return tuple(self._alternative(id, log_probability(logits, id)) for id in self._request.watched)
+
+    def _alternative(self, id: int, logprob: float) -> Alternative:
+        return Alternative(id, self._model.vocabulary.describe(id), logprob, id in self._ends)
 
     def _banned(self) -> frozenset[int]:
         """Ids that may not be chosen now: ends that are too early, or not to count at all."""
