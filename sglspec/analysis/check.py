@@ -47,7 +47,7 @@ def _check_rest(partial: Partial, source: Source, report: Report) -> None:
         place = problem.range
         if problem.code not in SURE or place is None:
             continue
-        text = source.text[source.offset(place.start) : source.offset(place.end)]
+        text = source.text[source.offset(place.start) : source.offset(place.end)].strip("\"'")
         if problem.code == "S301" and (text in partial.lost or not partial.names_known):
             continue
         report.add(problem)

@@ -26,6 +26,7 @@ def too_big(file: str) -> Diagnostic:
         "S109",
         "This document is larger than 1 MB.",
         file=file,
+        range=Range.at(1, 1, 0),
         help="Move long texts and data out of the document, and give them to the program as inputs.",
     )
 

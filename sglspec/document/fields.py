@@ -153,7 +153,7 @@ def to_plain(node: object) -> str:
 
 def to_expr(node: object) -> Expr:
     scalar = as_scalar(node, "an expression")
-    if scalar.value is None and scalar.text == "":
+    if scalar.value is None:
         raise PydanticCustomError("missing_text", "an expression is missing here")
     return Expr(scalar.text, scalar)
 
@@ -193,7 +193,7 @@ def to_target(node: object) -> Target:
     scalar = as_scalar(node, "a variable name")
     if scalar.value is None:
         raise PydanticCustomError("missing_text", "a variable name is missing here")
-    text = scalar.text.strip()
+    text = scalar.text
     append = text.endswith("[]")
     return Target(check_name(text[:-2] if append else text, "variable name"), append, scalar)
 

@@ -166,7 +166,7 @@ class _Writer:
 
     def _anchor(self, item: _Item, indent: int) -> None:
         if item.event.anchor is not None and item.event.kind != "alias":
-            self._join(item.event.start, indent, " " if self._line.strip() else "")
+            self._join(item.event.start, indent, " " if self._line.strip(" ") else "")
             self._line += f"&{item.event.anchor}"
 
     def _leaf(self, item: _Item, indent: int, *, bare: bool) -> None:
@@ -174,7 +174,7 @@ class _Writer:
         self._anchor(item, indent + INDENT)
         if item.empty:
             return
-        self._join(item.start, indent + INDENT, " " if self._line.strip() else "")
+        self._join(item.start, indent + INDENT, " " if self._line.strip(" ") else "")
         if item.event.style in ("literal", "folded"):
             self._block_scalar(item, indent)
             return
@@ -212,7 +212,8 @@ class _Writer:
         written = self._text[item.start : item.end]
         if not item.quoted or "\n" in written:
             return written
-        if bare and _bare(event.value, in_block=in_block):
+        # behind an anchor quotes stay: `&x a` looks as if `&x` belonged to the text
+        if bare and event.anchor is None and _bare(event.value, in_block=in_block):
             return event.value
         if event.style == "single" and not set(event.value) & {'"', "\\"}:
             return f'"{event.value}"'
@@ -266,12 +267,17 @@ class _Writer:
         self._at = min(end - 1, len(self._text))
 
     def _depth(self, body: int, digits: str) -> int:
-        """By how much the lines of a block scalar are indented: as its header says, or as its first line is."""
+        """By how much the lines of a block scalar are indented: as its header says, or as the deepest of its
+        lines up to the first one that is not empty."""
         parent = self._levels[-1].was if self._levels else -1
         if digits:
             return max(parent, 0) + int(digits)
-        first = next((line for _, line in self._lines_from(body) if line.strip(" ")), "")
-        return max(_indent_of(first), parent + 1)
+        depth = parent + 1
+        for _, line in self._lines_from(body):
+            depth = max(depth, _indent_of(line))
+            if line.strip(" "):
+                break
+        return depth
 
     def _lines_from(self, start: int) -> Iterator[tuple[int, str]]:
         """The lines from an offset on, each with its own."""
@@ -313,12 +319,12 @@ class _Writer:
                 blank = ""
                 continue
             column = self._column(match.start())
-            if self._line.strip() and self._text.find("\n", start, match.start()) < 0:
+            if self._line.strip(" ") and self._text.find("\n", start, match.start()) < 0:
                 space = blank.replace("\t", " ") or "  "
-                self._line = self._line.rstrip() + space + comment.rstrip()
+                self._line = self._line.rstrip(" ") + space + comment.rstrip(" \t")
             else:
                 self._begin_comment(blank, self._comment_column(column, level))
-                self._line += comment.rstrip()
+                self._line += comment.rstrip(" \t")
             found, blank = True, ""
         self._blank = (self._blank and not found and not blank) or _EMPTY_LINE.search(blank) is not None
         self._closed.clear()
@@ -339,8 +345,8 @@ class _Writer:
         return best.column
 
     def _flush(self) -> None:
-        if self._line.strip():
-            self._lines.append(self._line.rstrip())
+        if self._line.strip(" "):
+            self._lines.append(self._line.rstrip(" "))
         self._line = ""
 
     def _dash(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,7 @@ from sglspec.document.positions import locate, locate_range
 __all__ = ["locate", "locate_range", "parse", "read_source", "source_from_text"]
 
 Format = Literal["yaml", "json"]
+_LONE_CR = re.compile("\r(?!\n)")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -44,7 +46,8 @@ def source_from_text(text: str | bytes, name: str, format: Format | None = None)
     """
     if isinstance(text, bytes):
         text = _decode(text, name)
-    text = text.removeprefix("\ufeff")
+    # A line break of old; as a line feed everything after it has the line that editors show.
+    text = _LONE_CR.sub("\n", text.removeprefix("\ufeff"))
     if _size(text) > MAX_BYTES:
         raise SpecError(too_big(name))
     source = Source(name, text, format or ("json" if name.lower().endswith(".json") else "yaml"))
@@ -88,7 +91,9 @@ def _size(text: str) -> int:
 
 def _decode(data: bytes, name: str) -> str:
     if data.startswith(_UTF16):
-        raise SpecError(Diagnostic("S113", "This file is saved as UTF-16.", file=name, help="Save it again as UTF-8."))
+        start = Range.at(1, 1, 0)
+        message = "This file is saved as UTF-16."
+        raise SpecError(Diagnostic("S113", message, file=name, range=start, help="Save it again as UTF-8."))
     if len(data) > MAX_BYTES + len("\ufeff".encode()):
         raise SpecError(too_big(name))
     try:

@@ -48,6 +48,18 @@ def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
     assert (source.name, source.text, source.format) == (str(path), "a: 'é'\r\nb: 1\r\n", "yaml")
 
 
+def test_line_breaks_of_old() -> None:
+    source = source_from_text("a: 1\rb: [\r\n", "t.yaml")
+    report = Report()
+    assert parse(source, report) is None
+    assert [d.range.start.line for d in report.sorted() if d.range] == [3]
+
+
+def test_whatever_cannot_be_read_has_a_place() -> None:
+    for data in ("a" * (MAX_BYTES + 1), "a: 1".encode("utf-16"), b"a: \xff", "a: \0"):
+        assert refused(data).range is not None
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path, word in ((tmp_path / "none.yaml", "no file"), (tmp_path, "folder"), ("a\0b", "cannot be read")):
         with pytest.raises(SpecError) as caught:
