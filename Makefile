@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup model editor demo test unit bench conformance soak fuzz lint fmt schema clean
+.PHONY: help setup model editor demo serve test unit bench conformance soak fuzz lint fmt schema clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -39,6 +39,9 @@ editor: ## the YAML language server that editors use, for the tests of the schem
 demo: setup model ## set up, fetch the model, judge an essay
 	@echo "demo: sglspec run examples/04-essay-judge.sglspec.yaml" >&2
 	@$(BIN)/sglspec run examples/04-essay-judge.sglspec.yaml --input examples/inputs/essay-judge.yaml --json
+
+serve: setup model ## set up, fetch the model, serve the programs of specs/ on http://127.0.0.1:8080; more with ARGS="--port 0"
+	@$(BIN)/sglspec serve $(ARGS)
 
 # The model was fetched: tests that need it must run, not skip.
 test: export SGLSPEC_TEST_MODEL := require

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import ipaddress
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from sglspec.cli.complain import Texts
-from sglspec.cli.exits import backend_code
+from sglspec.cli.documents import documents
+from sglspec.cli.exits import backend_code, document_code
 from sglspec.cli.options import EngineOption, ToolsOption, host_tools, whole_number, wrong
 
 
 def serve(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH...",
+            help="Documents, or folders with *.sglspec.yaml/.yml/.json, that are the server's programs from the start; "
+            "those that come with sglspec if left out.",
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; loopback only, there are no keys yet.")
     ] = "127.0.0.1",
@@ -30,8 +40,18 @@ def serve(
     ] = None,
     engine: EngineOption = None,
     tools: ToolsOption = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Where programs and runs are kept: a path of an SQLite file, or postgresql://USER:PASSWORD@HOST/NAME. "
+            "If left out, until the server ends.",
+        ),
+    ] = None,
+    max_runs: Annotated[str, typer.Option(metavar="NUMBER", help="Runs at a time.")] = "32",
+    max_waiting: Annotated[str, typer.Option(metavar="NUMBER", help="Runs that may wait for their turn.")] = "64",
 ) -> None:
-    """Answer HTTP requests that bring a document and its inputs."""
+    """Answer HTTP requests that run programs: stored ones by name, and documents that a request brings."""
     if not _loopback(host):
         raise wrong(
             f"{host!r} is not a loopback address. The server has no keys yet, so it listens on this machine only; "
@@ -39,18 +59,30 @@ def serve(
             "--host",
         )
     number = whole_number(port, "--port", 0, 65535, "0 to 65535")
+    runs = whole_number(max_runs, "--max-runs", 1, 10_000, "1 to 10,000")
+    waiting = whole_number(max_waiting, "--max-waiting", 0, 100_000, "0 to 100,000")
     offered = host_tools(tools or (), installed=False)
+    files = None if paths is None else list(dict.fromkeys(file for path in paths for file in documents(path)))
     from sglspec.backends import check_engine
     from sglspec.backends.switches import split_switches
     from sglspec.diagnostics import SpecError
+    from sglspec.document.read import read_source
     from sglspec.server import serve as listen
 
     try:
         settings = check_engine(backend, split_switches(engine or ()))
-        listen(host=host, port=number, model=model, backend=backend, engine=settings, tools=offered)
+        listen(
+            host=host, port=number, model=model, backend=backend, engine=settings, tools=offered, store=store,
+            programs=files, max_runs=runs, max_waiting=waiting,
+        )  # fmt: skip
     except SpecError as error:
-        Texts().complain(error.diagnostics)
-        raise typer.Exit(backend_code(error.diagnostics)) from None
+        texts = Texts()
+        for file in files or ():
+            with suppress(SpecError):
+                texts.keep(read_source(file))
+        texts.complain(error.diagnostics)
+        server = any(problem.code.startswith("S6") for problem in error.diagnostics)
+        raise typer.Exit((backend_code if server else document_code)(error.diagnostics)) from None
 
 
 def _loopback(host: str) -> bool:

@@ -101,6 +101,7 @@ CODES: dict[str, Code] = _table(
     ("S609", "address", "The server cannot listen on this address"),
     ("S610", "engine-setting", "A setting that the engine does not have or take"),
     ("S611", "store", "The server's store cannot be opened"),
+    ("S612", "offer", "A document that the server cannot start with"),
     # S7xx run time
     ("S701", "fail", "The program failed on purpose"),
     ("S702", "check", "A check did not hold"),

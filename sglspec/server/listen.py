@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
@@ -15,6 +17,9 @@ from sglspec.backends import open_backend
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.server.application import create_app
 from sglspec.server.guard import is_loopback
+from sglspec.server.offer import builtin, offer, read
+from sglspec.server.service import Limits
+from sglspec.server.storage.database import database_at
 from sglspec.tools import Tools
 
 MAX_HEADER_BYTES = 65_536
@@ -29,15 +34,27 @@ def listen(
     backend: str | None,
     engine: Mapping[str, object] | None = None,
     tools: Tools | None = None,
+    store: str | None = None,
+    programs: Sequence[str | Path] | None = None,
+    max_runs: int | None = None,
+    max_waiting: int | None = None,
 ) -> None:
     """See `sglspec.server.serve`."""
     if not is_loopback(host):
         message = f"The server listens on this machine only, and `{host}` is not a loopback address."
         raise SpecError(Diagnostic("S609", message, help="Use 127.0.0.1, ::1 or localhost."))
+    tools = tools or Tools()
+    documents = read(builtin() if programs is None else map(Path, programs), tools)
+    database = database_at(store)
+    database.open()
+    asyncio.run(offer(database, documents))
     listener = bind(host, port)
     address = f"[{host}]" if ":" in host else host
     print(f"sglspec: listening on http://{address}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
-    app = create_app(backend, model, partial(open_backend, engine=engine), tools=tools)
+    given = {"runs": max_runs, "waiting": max_waiting}
+    limits = replace(Limits(), **{name: value for name, value in given.items() if value is not None})
+    opener = partial(open_backend, engine=engine)
+    app = create_app(backend, model, opener, limits=limits, tools=tools, database=database)
     with listener:
         Server(config(app), app).run(sockets=[listener])
 

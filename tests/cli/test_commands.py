@@ -132,7 +132,7 @@ def test_format_of_check(cli):
         ("explain", "sglspec explain [OPTIONS] CODE"),
         ("models pull", "sglspec models pull [OPTIONS] NAME"),
         ("models ls", "sglspec models ls [OPTIONS]"),
-        ("serve", "sglspec serve [OPTIONS]"),
+        ("serve", "sglspec serve [OPTIONS] PATH..."),
     ],
 )
 def test_help_is_in_our_words(cli, command, usage):

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from fastapi import FastAPI
+from psycopg import sql
 
 from sglspec.backends.base import Backend, Delta, GenRequest, Session
 from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
 from sglspec.server.application import create_app
 from sglspec.server.listen import Server, bind, config
 from sglspec.server.service import Limits
-from sglspec.server.storage.database import Database
+from sglspec.server.storage.database import Database, database_at
+from tests.server.postgres import binaries, server
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "04-essay-judge.sglspec.yaml"
 JUDGE_REPLIES: dict[str, Any] = {
@@ -83,6 +87,38 @@ def broken() -> Callable[[], Broken]:
     return lambda: Broken({})
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Generator[str, None, None]:
+    """The URL of a Postgres server."""
+    folder = binaries()
+    if folder is None:
+        pytest.skip("Postgres is not installed (Debian: apt-get install postgresql)")
+    with server(folder) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str, None, None]:
+    """Where a new store can be, of each kind."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "store.db")
+        return
+    url = request.getfixturevalue("postgres")
+    name = f"test_{secrets.token_hex(6)}"
+    with psycopg.connect(f"{url}/postgres", autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield f"{url}/{name}"
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+async def database(place: str) -> AsyncGenerator[Database, None]:
+    """An empty store of each kind."""
+    found = database_at(place)
+    yield found
+    await found.close()
+
+
 MakeApp = Callable[..., FastAPI]
 
 
@@ -128,13 +164,13 @@ def listening() -> Listening:
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncGenerator[httpx.AsyncClient, None]:
         listener = bind("127.0.0.1", 0)
-        server = Server(config(app), app)
-        task = asyncio.create_task(server.serve(sockets=[listener]))
+        http = Server(config(app), app)
+        task = asyncio.create_task(http.serve(sockets=[listener]))
         try:
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
                 yield client
         finally:
-            server.should_exit = True
+            http.should_exit = True
             await task
             listener.close()
 

@@ -13,7 +13,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 def add(connection: Connection, table: Table, **values: Any) -> bool:
     """Insert a row unless one with its key is there. Whether it was inserted."""
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    return connection.execute(insert(table).values(**values).on_conflict_do_nothing()).rowcount == 1
+    key = table.primary_key.columns.values()[0]
+    return (
+        connection.execute(insert(table).values(**values).on_conflict_do_nothing().returning(key)).first() is not None
+    )
 
 
 def new_id(kind: str) -> str:
