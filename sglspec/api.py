@@ -23,11 +23,12 @@ from sglspec.batches import (
     Columns,
     OnError,
     Order,
+    RawRow,
     RowResult,
     given_rows,
     read_rows,
 )
-from sglspec.batches.rows import bound_twice
+from sglspec.batches.columns import bound_twice
 from sglspec.diagnostics import Diagnostic, Report, SpecError
 from sglspec.document.model import Gen, Select
 from sglspec.document.nodes import Source
@@ -91,6 +92,10 @@ On = Model | Backend | Mapping[str, Any] | str | None
 step id, or None for the program's own model."""
 
 
+Rows = Iterable[Mapping[str, Any]] | str | Path
+"""Rows as mappings, or a file of them."""
+
+
 class RunSettings(TypedDict, total=False):
     """The options of `Program.run`."""
 
@@ -105,6 +110,8 @@ class BatchSettings(TypedDict, total=False):
     on: On
     columns: Mapping[str, str] | None
     keep: Iterable[str]
+    few_shot: tuple[str, int] | None
+    few_shot_from: Rows | None
     concurrency: int
     order: Order
     on_error: OnError
@@ -266,11 +273,13 @@ class Program:
 
     async def abatch(
         self,
-        rows: Iterable[Mapping[str, Any]] | str | Path,
+        rows: Rows,
         *,
         on: On = None,
         columns: Mapping[str, str] | None = None,
         keep: Iterable[str] = (),
+        few_shot: tuple[str, int] | None = None,
+        few_shot_from: Rows | None = None,
         concurrency: int = CONCURRENCY,
         order: Order = "input",
         on_error: OnError = "collect",
@@ -284,7 +293,8 @@ class Program:
     ) -> AsyncGenerator[RowResult, None]:
         """Run every row: mappings of inputs, or a file of JSON Lines, CSV or Parquet.
 
-        columns: input → column of another name. keep: columns that go into the results. shard: (part, parts). output: a
+        columns: input → column of another name. keep: columns that go into the results. few_shot: an input that is
+        filled with so many other rows, of the same kind or from `few_shot_from`. shard: (part, parts). output: a
         file that results are appended to; rows that are in it are not run, and not given. The rest as for
         `sglspec batch`. ValueError for numbers that no batch can have.
         """
@@ -293,15 +303,18 @@ class Program:
             concurrency, order, on_error, max_errors, limit, shard, None if output is None else Path(output),
             fresh, retry_failed, seed,
         )  # fmt: skip
-        raw = read_rows(Path(rows)) if isinstance(rows, str | Path) else given_rows(rows)
+        if few_shot is not None:
+            pool = rows if few_shot_from is None else few_shot_from
+            if isinstance(pool, Iterator):
+                raise ValueError("rows that can be read once only cannot be examples too: give `few_shot_from`")
+            chosen = chosen.with_examples(*few_shot, _raw(pool), seed)
+        raw = _raw(rows)
         batch = Batch(self.checked, chosen, options)
         async with _open(on, self.checked) as backend, aclosing(batch.results(raw, backend)) as results:
             async for result in results:
                 yield result
 
-    def batch(
-        self, rows: Iterable[Mapping[str, Any]] | str | Path, **options: Unpack[BatchSettings]
-    ) -> Iterator[RowResult]:
+    def batch(self, rows: Rows, **options: Unpack[BatchSettings]) -> Iterator[RowResult]:
         """As `abatch`. Rows run until the iterator is used up or closed."""
         with _Portal() as portal:
             yield from portal.iterate(self.abatch(rows, **options))
@@ -334,6 +347,10 @@ class Program:
             finally:
                 run.cancel()
                 await run.wait()
+
+
+def _raw(rows: Rows) -> Iterator[RawRow]:
+    return read_rows(Path(rows)) if isinstance(rows, str | Path) else given_rows(rows)
 
 
 @asynccontextmanager
@@ -486,8 +503,6 @@ def stream(
     return _program(program).stream(inputs, **options)
 
 
-def batch(
-    program: Program | str | Path, rows: Iterable[Mapping[str, Any]] | str | Path, **options: Unpack[BatchSettings]
-) -> Iterator[RowResult]:
+def batch(program: Program | str | Path, rows: Rows, **options: Unpack[BatchSettings]) -> Iterator[RowResult]:
     """Run a program, a file or a text over rows; see `Program.batch`."""
     return _program(program).batch(rows, **options)

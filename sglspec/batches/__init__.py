@@ -4,9 +4,10 @@ The package is not named `batch`, because `sglspec.batch` is the function.
 """
 
 from sglspec.batches.batch import Batch
+from sglspec.batches.columns import Columns
 from sglspec.batches.journal import NotAJournal
 from sglspec.batches.options import CONCURRENCY, BatchOptions, OnError, Order
-from sglspec.batches.rows import Columns, RawRow, given_rows, read_rows
+from sglspec.batches.rows import RawRow, given_rows, read_rows
 from sglspec.batches.run import RowResult
 
 __all__ = [

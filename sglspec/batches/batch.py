@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from sglspec.analysis.program import Program
 from sglspec.backends.base import Backend
+from sglspec.batches.columns import Columns
 from sglspec.batches.journal import Journal
 from sglspec.batches.options import BatchOptions
-from sglspec.batches.rows import Columns, RawRow
+from sglspec.batches.rows import RawRow
 from sglspec.batches.run import RowResult, RowRunner
 from sglspec.batches.source import RowSource
 

@@ -7,7 +7,7 @@ import importlib
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -127,47 +127,7 @@ def _bad(message: str, place: str, source: bytes) -> RawRow:
     return RawRow(None, Diagnostic("S411", sentence(message), file=place), source=source)
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Which column is which input: `mapped` by name of the input; any other input is the column of its own name.
-    `kept`: columns that go into the output as they are."""
-
-    inputs: Mapping[str, Decl]
-    bound: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    mapped: Mapping[str, str] = field(default_factory=dict[str, str])
-    kept: tuple[str, ...] = ()
-
-    def inputs_of(self, row: RawRow) -> dict[str, Any]:
-        """The inputs of a row, those that are bound for all rows too. Columns that are no input are left out.
-
-        Raises SpecError: S401 for a cell that is not of the input's type, S410 for one that is bound, S411 for a
-        missing column.
-        """
-        if row.values is None:
-            assert row.problem is not None
-            raise SpecError(row.problem)
-        given: dict[str, Any] = {}
-        for name, decl in self.inputs.items():
-            column = self.mapped.get(name, name)
-            if column not in row.values:
-                if name in self.mapped:
-                    raise SpecError(Diagnostic("S411", f"The row has no column `{column}`."))
-                continue
-            if name in self.bound:
-                raise SpecError(bound_twice(name))
-            given[name] = _typed(name, decl, row.values[column]) if row.texts else row.values[column]
-        return {**self.bound, **given}
-
-    def kept_of(self, row: RawRow) -> dict[str, Any]:
-        """The columns to keep; null for one that the row does not have."""
-        return {name: (row.values or {}).get(name) for name in self.kept}
-
-
-def bound_twice(name: str) -> Diagnostic:
-    return Diagnostic("S410", f"The input `{name}` is bound already, and given again.", help="Leave one of them out.")
-
-
-def _typed(name: str, decl: Decl, text: str) -> Any:
+def typed(name: str, decl: Decl, text: str) -> Any:
     """A cell by the declared type. An empty one that is not a text is null."""
     try:
         return coerce_text(decl, text) if text or decl.type == "string" else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,8 +9,10 @@ from itertools import islice
 from typing import Any
 
 from sglspec.analysis.program import Program
+from sglspec.batches.columns import Columns
+from sglspec.batches.digest import digest
 from sglspec.batches.options import BatchOptions
-from sglspec.batches.rows import Columns, RawRow
+from sglspec.batches.rows import RawRow
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.document.nodes import to_python
 
@@ -46,7 +46,7 @@ class RowSource:
     def __init__(self, program: Program, columns: Columns, model: str, options: BatchOptions) -> None:
         self._columns = columns
         self._options = options
-        self._digest = _hash(digest_of(program), model, options.seed)
+        self._digest = digest(digest_of(program), model, options.seed)
         self._seen: Counter[int] = Counter()
 
     def rows(self, raw: Iterable[RawRow]) -> Iterator[Row]:
@@ -64,24 +64,18 @@ class RowSource:
             problem = error.diagnostics
         kept = self._columns.kept_of(raw)
         content = dict(raw.values or {}) if problem else inputs
-        key = _hash(self._digest, content, kept, raw.source.hex())
+        key = digest(self._digest, content, kept, raw.source.hex())
         number_of_equals = self._seen[short := int(key[:16], 16)]
         self._seen[short] += 1
-        return Row(number, _hash(key, number_of_equals) if number_of_equals else key, inputs, kept, problem)
+        return Row(number, digest(key, number_of_equals) if number_of_equals else key, inputs, kept, problem)
 
 
 def digest_of(program: Program) -> str:
     """A hash of everything in a document that a run depends on: the same for other spacing and other remarks."""
     tree: dict[str, Any] = to_python(program.document.root)
-    return _hash({name: value for name, value in tree.items() if name not in _NO_PART})
+    return digest({name: value for name, value in tree.items() if name not in _NO_PART})
 
 
 def _content(row: RawRow) -> int:
     """A number for what a row says: it stays in its part when others come and go."""
-    return int(_hash(dict(row.values or {}), row.source.hex()), 16)
-
-
-def _hash(*parts: Any) -> str:
-    """128 bits in hexadecimal digits."""
-    text = json.dumps(parts, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return int(digest(dict(row.values or {}), row.source.hex()), 16)

@@ -45,6 +45,13 @@ def batch(
     inputs: Annotated[
         list[str] | None, typer.Option("--input", metavar="FILE", help="A mapping of inputs of all rows.")
     ] = None,
+    few_shot: Annotated[
+        str | None,
+        typer.Option("--few-shot", metavar="INPUT=NUMBER", help="Fill an input with so many other rows, as examples."),
+    ] = None,
+    few_shot_from: Annotated[
+        str | None, typer.Option("--few-shot-from", metavar="FILE", help="The rows to take them from, instead of ROWS.")
+    ] = None,
     concurrency: Annotated[str, typer.Option(metavar="NUMBER", help="Rows at a time.")] = "32",
     order: Annotated[
         str, typer.Option(metavar="input|completed", help="The order of the results: as the rows, or as they end.")
@@ -82,6 +89,9 @@ def batch(
     for given, option in ((retry_failed, "--retry-failed"), (fresh, "--fresh")):
         if output is None and given:
             raise wrong("It says what to do with the rows in a file. Name it with -o.", option)
+    examples = None if few_shot is None else _examples(few_shot, few_shot_from or rows)
+    if few_shot is None and few_shot_from is not None:
+        raise wrong("It says where examples come from. Say which input they fill with --few-shot.", "--few-shot-from")
     ordering, policy = one_of(Order, order, "--order"), one_of(OnError, on_error, "--on-error")
     from sglspec.batches.options import BatchOptions
     from sglspec.cli.batchjob import BatchJob, perform
@@ -99,8 +109,18 @@ def batch(
         whole_number(seed, "--seed", 0, 2**64 - 1, "0 to 2^64 - 1"),
     )
     given = tuple(mapping or ()), tuple(keep or ()), tuple(inputs or ()), tuple(settings or ())
-    job = BatchJob(spec, rows, *given, options, backend, model, tuple(engine or ()))
+    job = BatchJob(spec, rows, *given, examples, options, backend, model, tuple(engine or ()))
     raise typer.Exit(perform(job))
+
+
+def _examples(text: str, rows: str) -> tuple[str, int, Path]:
+    """Input, number and file of few-shot examples."""
+    name, equals, number = text.partition("=")
+    if not equals or not name:
+        raise wrong(f"{text!r} is not of the form INPUT=NUMBER.", "--few-shot")
+    if rows == "-":
+        raise wrong("Standard input can be read once. Name a file with --few-shot-from.", "--few-shot")
+    return name, whole_number(number, "--few-shot", 1, 1000, "1 to 1000"), Path(rows)
 
 
 def _count(text: str | None, option: str) -> int | None:

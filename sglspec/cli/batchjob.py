@@ -41,6 +41,7 @@ class BatchJob:
     keep: tuple[str, ...]
     inputs: tuple[str, ...]
     settings: tuple[str, ...]
+    examples: tuple[str, int, Path] | None
     options: BatchOptions
     backend: str | None
     model: str | None
@@ -54,7 +55,7 @@ def perform(job: BatchJob) -> int:
         engine = _engine(job)
         program = load(job.spec, stdin, texts)
         bound = read_settings(program, job.inputs, job.settings, stdin, texts)
-        columns = Columns(program.inputs, bound, _mapping(job, program, bound), job.keep)
+        columns = _columns(job, program, bound)
         with Interrupts() as interrupts:
             batch = _Batch(job, program, columns, engine, texts)
             try:
@@ -74,6 +75,17 @@ def _engine(job: BatchJob) -> dict[str, Any]:
         return backends.check_engine(job.backend, split_switches(job.engine))
     except SpecError as error:
         raise Refused(backend_code(error.diagnostics), error.diagnostics) from None
+
+
+def _columns(job: BatchJob, program: Program, bound: dict[str, Any]) -> Columns:
+    columns = Columns(program.inputs, bound, _mapping(job, program, bound), job.keep)
+    if job.examples is None:
+        return columns
+    name, count, file = job.examples
+    try:
+        return columns.with_examples(name, count, read_rows(file), job.options.seed)
+    except SpecError as error:
+        raise Refused(USAGE, error.diagnostics) from None
 
 
 def _mapping(job: BatchJob, program: Program, bound: dict[str, Any]) -> dict[str, str]:

@@ -80,6 +80,7 @@ CODES: dict[str, Code] = _table(
     ("S408", "wrong-type", "A value of the wrong type"),
     ("S410", "bound-input", "An input that is given although it is bound"),
     ("S411", "bad-row", "A row of a batch that cannot be read"),
+    ("S412", "no-examples", "Rows that cannot serve as examples"),
     # S5xx constraints
     ("S501", "regex-syntax", "A regular expression that does not parse"),
     ("S502", "regex-dialect", "A regular expression outside our dialect"),

@@ -289,3 +289,28 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, write):
     assert process.returncode == 130
     assert err.decode().endswith("stopped; the same command goes on\n")
     assert 1 <= len(records(out.read_text())) < 50
+
+
+def test_examples_from_other_rows(cli, write):
+    write(
+        "shots.yaml",
+        "sglspec: v1\ninputs: {q: string, shots: array}\noutputs: {n: '{{ shots | map(attribute=\"q\") }}'}\n"
+        "steps: ['{{ shots }} {{ q }}']\n",
+    )
+    write("rows.jsonl", lines({"q": "x"}))
+    write("train.jsonl", lines({"q": "a"}, {"q": "x"}, {"q": "b"}))
+    arguments = ("batch", "shots.yaml", "rows.jsonl", "--backend", "scripted", "--few-shot")
+    done = cli(*arguments, "shots=2", "--few-shot-from", "train.jsonl")
+    assert [one["outputs"] for one in records(done.out)] == [{"n": ["a", "b"]}]
+    for given, says in (
+        (("shots=2",), "S412"),
+        (("shots",), "INPUT=NUMBER"),
+        (("shots=0",), "1 to 1000"),
+        (("z=2",), "S403"),
+        (("shots=2", "--few-shot-from", "nothing.jsonl"), "S100"),
+    ):
+        done = cli(*arguments, *given)
+        assert (done.code, done.out) == (2, "")
+        assert says in done.err
+    done = cli("batch", "shots.yaml", "-", "--few-shot", "shots=1", "--backend", "scripted")
+    assert done.code == 2 and "--few-shot-from" in done.err
