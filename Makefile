@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup model editor demo serve test unit bench conformance soak fuzz lint fmt schema clean
+.PHONY: help setup model editor demo serve test unit bench checking conformance soak fuzz lint fmt schema clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -52,6 +52,9 @@ unit: $(STAMP) ## the tests alone; pick some with ARGS="-k fork"
 
 bench: setup model ## time the engine beside other systems, in ratios; some with ARGS="--quick --workloads fork8"
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+checking: $(STAMP) ## time `sglspec check` of a thousand lines beyond its start
+	@$(BIN)/python -m benchmarks.check $(ARGS)
 
 conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA); some with ARGS="--every 10"
 	@$(BIN)/python -m benchmarks.constraints --model $(MODEL) $(ARGS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -86,6 +85,8 @@ def _ask(
     checked: Sequence[tuple[Program | None, list[Diagnostic]]], reference: str | None, model: str | None, texts: Texts
 ) -> None:
     """Add what a backend cannot do of what programs need. It is opened once for each model."""
+    import asyncio
+
     from sglspec.backends import open_backend
     from sglspec.diagnostics import SpecError
     from sglspec.runtime.needs import unmet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,6 +52,8 @@ def doctor(
 
 def _report(model: str | None, engine: Sequence[str]) -> tuple[Sequence[str], Sequence[Diagnostic]]:
     """The engine's lines, or what is in their way."""
+    import asyncio
+
     from sglspec.backends import report_engine
     from sglspec.backends.switches import split_switches
     from sglspec.diagnostics import SpecError

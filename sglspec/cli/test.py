@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,6 +41,8 @@ def test(
 
     Tests with replies run without a model, the others on theirs.
     """
+    import asyncio
+
     number = whole_number(seed, "--seed", 0, 2**64 - 1, "0 to 2^64 - 1")
     if junit in ("", "-"):
         raise wrong("Name a file.", "--junit")

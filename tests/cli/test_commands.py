@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import HELLO, environment
 
-HEAVY = ("torch", "transformers", "numpy", "fastapi")
+HEAVY = ("torch", "transformers", "numpy", "fastapi", "asyncio")
 
 
 @pytest.mark.parametrize(
