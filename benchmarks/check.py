@@ -2,8 +2,9 @@
 
 Usage: python -m benchmarks.check [--lines 1000] [--rounds 9] [--limit 250] [--profile]
 
-Three programs of several processes each, least and median: Python alone, `check` of a document of two lines (the start),
-and `check` of the long one. The difference of the last two is what the lines cost; above --limit the exit code is 1.
+Three commands, several processes each, least and median: Python alone, `check` of a document of two lines (the
+start), and `check` of the long one. The difference of the last two is what the lines cost; above --limit the
+exit code is 1.
 --profile shows instead, in one process, which functions the time goes to.
 """
 
