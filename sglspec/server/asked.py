@@ -18,6 +18,8 @@ from sglspec.server.storage.runs import Once
 View = Literal["sync", "stream", "async"]
 MAX_WAIT = 300.0
 """Seconds. What is asked beyond that is answered as if this were asked."""
+_FAR = 2.0**33
+"""A moment that every calendar can write."""
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
@@ -89,7 +91,7 @@ def _deadline(request: Request) -> float | None:
         found.append(_moment(text))
     if (text := request.headers.get("cancel-after")) is not None:
         found.append(time.time() + _seconds(text, "Cancel-After"))
-    return min(found, default=None)
+    return min(max(min(found), 0.0), _FAR) if found else None
 
 
 def _moment(text: str) -> float:

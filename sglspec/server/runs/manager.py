@@ -163,11 +163,13 @@ class Runs:
     async def _keep(self) -> None:
         due = {self._look: 0.0, self._renew: 0.0, self._take_over: 0.0, self._prune: 0.0}
         every = {self._look: LOOK_SECONDS, self._renew: RENEW_SECONDS, self._take_over: RENEW_SECONDS}
-        while True:
+        while not self._database.closed:
             await asyncio.sleep(FLUSH_SECONDS)
             now = time.monotonic()
             jobs = [self._save, *(job for job, when in due.items() if when <= now)]
             for job in jobs:
+                if self._database.closed:
+                    return
                 if job != self._save:
                     due[job] = now + every.get(job, PRUNE_SECONDS)
                 try:

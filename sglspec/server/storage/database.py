@@ -38,12 +38,18 @@ class Database:
         self._writer = ThreadPoolExecutor(1, "sglspec-store")
         self._readers = ThreadPoolExecutor(_READERS, "sglspec-store-read")
         self._engines: tuple[Engine, Engine] | None = None
+        self._closed = False
         self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True) if folder else None
 
     @property
     def lasting(self) -> bool:
         """Whether what is stored is there after a restart."""
         return self._cleanup is None
+
+    @property
+    def closed(self) -> bool:
+        """Whether no job is taken any more."""
+        return self._closed
 
     def open(self) -> None:
         """Connect and migrate, here and now. Raises SpecError (S611)."""
@@ -64,6 +70,7 @@ class Database:
 
     async def close(self) -> None:
         """After the jobs that were given."""
+        self._closed = True
         await asyncio.to_thread(self._close)
 
     def _ready(self) -> tuple[Engine, Engine]:
