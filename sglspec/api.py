@@ -13,7 +13,6 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from sglspec.analysis import Program as CheckedProgram
 from sglspec.analysis import load_program
 from sglspec.analysis.inputs import bind_some
-from sglspec.analysis.sites import every_step
 from sglspec.backends import Backend, open_backend
 from sglspec.backends.scripted import ScriptedBackend
 from sglspec.batches import (
@@ -33,7 +32,7 @@ from sglspec.diagnostics import Diagnostic, Report, SpecError
 from sglspec.document.model import Gen, Select
 from sglspec.document.nodes import Source
 from sglspec.document.read import read_source, source_from_text
-from sglspec.runtime.events import Event
+from sglspec.runtime.events import Event, keyed
 from sglspec.runtime.requests import label_of
 from sglspec.runtime.result import Result
 from sglspec.runtime.run import Run, RunOptions, start
@@ -174,7 +173,7 @@ class _Filter:
             return False
         if self._var is None:
             return True
-        name = event.data.get("name")
+        name = keyed(event)
         return name == self._var if event.type == "bound" else event.type in _NAMED and name in self._labels
 
 
@@ -183,7 +182,7 @@ _NAMED = ("delta", "generated", "selected")
 
 def _labels(program: CheckedProgram, var: str) -> Iterator[str]:
     """The ids of the steps that bind a variable: events have the id where there is one."""
-    for step in every_step(program.spec.steps):
+    for _, step in program.expanded():
         target = step.gen if isinstance(step, Gen) else step.select if isinstance(step, Select) else None
         if isinstance(step, Gen | Select) and target is not None and target.name == var:
             yield label_of(step)
@@ -457,24 +456,27 @@ def _source(document: str | Path) -> Source:
     return read_source(document)
 
 
-def load(document: str | Path) -> Program:
-    """The program in a file, or in a text of several lines. SpecError with every mistake there is."""
+def load(document: str | Path, *, roots: Iterable[str | Path] = ()) -> Program:
+    """The program in a file, or in a text of several lines. SpecError with every mistake there is.
+
+    roots: folders whose files it may use, beside its own folder; a text has none, and stands in the first of them.
+    """
     source = _source(document)
     report = Report(source.name)
-    program = load_program(source, report)
+    program = load_program(source, report, roots=[Path(root) for root in roots])
     report.raise_errors()
     assert program is not None
     return Program(program)
 
 
-def check(document: str | Path) -> list[Diagnostic]:
-    """Everything that is wrong with a document, and warnings."""
+def check(document: str | Path, *, roots: Iterable[str | Path] = ()) -> list[Diagnostic]:
+    """Everything that is wrong with a document, and warnings. roots: as for `load`."""
     try:
         source = _source(document)
     except SpecError as error:
         return list(error.diagnostics)
     report = Report(source.name)
-    load_program(source, report)
+    load_program(source, report, roots=[Path(root) for root in roots])
     return report.sorted()
 
 

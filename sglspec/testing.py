@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 from xml.etree import ElementTree
 
-from sglspec.analysis.program import Program
+from sglspec.analysis.program import Program, reply_keys
 from sglspec.backends.base import Backend
 from sglspec.backends.scripted import ScriptedBackend
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.diagnostics.render import render_text
-from sglspec.document.model import Case
+from sglspec.document.model import Call, Case, Tool
 from sglspec.document.nodes import Node, Scalar, Sequence, to_python
 from sglspec.expressions import Budget, EvaluationError, Expression, Origin, Value, evaluate, parse_expression, truthy
 from sglspec.expressions.values import to_json
+from sglspec.runtime.events import keyed
 from sglspec.runtime.result import Result
 from sglspec.runtime.run import Run, RunOptions, start
 
@@ -128,6 +129,7 @@ class _Judge:
     """Compares a run with what its test expects."""
 
     def __init__(self, trial: Trial, run: Run, result: Result) -> None:
+        self._trial = trial
         self._case = trial.case
         self._document = trial.program.document
         self._run = run
@@ -183,7 +185,7 @@ class _Judge:
     def _calls(self) -> list[Diagnostic]:
         if self._case.calls is None:
             return []
-        ran = Counter(str(event.data["name"]) for event in self._run.log.events if event.type in _COUNTED)
+        ran = self._ran()
         expected: Any = to_python(self._case.calls.node)
         wrong = {name: ran[name] for name, count in expected.items() if ran[name] != count}
         if not wrong:
@@ -191,11 +193,24 @@ class _Judge:
         names = ", ".join(f"`{name}`" for name in wrong)
         return [self._problem(f"the counts of {names} are others", self._case.at("calls"), _values(wrong))]
 
+    def _ran(self) -> Counter[str]:
+        """How often steps ran, by every key that a reply for them may have."""
+        ran: Counter[str] = Counter()
+        keys: dict[tuple[str, str], list[str]] = {}
+        for program, step in self._trial.program.expanded(calls=True):
+            if isinstance(step, Tool | Call):
+                file = "" if program is self._trial.program else program.document.source.name
+                keys[file, program.document.pointer(step.verb_node)] = reply_keys(step)
+        for event in self._run.log.events:
+            if event.type in ("generated", "selected"):
+                ran[str(keyed(event))] += 1
+            elif event.type in ("tool.started", "call.started"):
+                aliases = f"{event.data['call']}." if "call" in event.data else ""
+                ran.update(aliases + key for key in keys[event.data.get("file", ""), event.step])
+        return ran
+
     def _problem(self, message: str, node: Node, help: str | None = None) -> Diagnostic:
         return self._document.diagnostic("S720", message, node, help=help)
-
-
-_COUNTED = ("generated", "selected")
 
 
 class _View:

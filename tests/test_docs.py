@@ -72,7 +72,7 @@ def test_an_example_checks(block: Block):
     assert block.text.startswith(("sglspec: v1\n", "- ")), "a whole document or a list of steps"
     report = Report(block.page)
     try:
-        load_program(source_from_text(block.document, "example.yaml"), report)
+        load_program(source_from_text(block.document, "example.yaml"), report, roots=[ROOT / "examples"])
     except SpecError as error:
         report.extend(error.diagnostics)
     problems = report.sorted()

@@ -6,11 +6,10 @@ from collections.abc import Collection
 
 from sglspec.analysis.declarations import check_input, nearest
 from sglspec.analysis.inputs import fill
-from sglspec.analysis.sites import every_step
+from sglspec.analysis.program import Program
 from sglspec.diagnostics import Report
 from sglspec.diagnostics.codes import CODES
-from sglspec.document.load import Document
-from sglspec.document.model import Call, Case, TextStep, Tool
+from sglspec.document.model import Case
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
 from sglspec.expressions.errors import ExpressionSyntaxError
 from sglspec.expressions.syntax import parse_expression
@@ -19,19 +18,17 @@ _FAMILIES = frozenset(f"{code[:2]}xx" for code in CODES)
 
 
 class CaseChecker:
-    """Checks every entry of `tests`. `bound`: all names that steps bind, in whatever scope."""
+    """Checks every entry of `tests`. `bound`: all names that steps bind, in whatever scope; `all_known`: nothing that
+    the program includes or calls has errors of its own, so that all keys of replies are known."""
 
-    def __init__(self, document: Document, report: Report, bound: Collection[str]) -> None:
-        self.document = document
+    def __init__(self, program: Program, report: Report, bound: Collection[str], *, all_known: bool = True) -> None:
+        self.all_known = all_known
+        self.program = program
+        self.document = program.document
         self.report = report
-        spec = document.spec
-        steps = [step for step in every_step(spec.steps) if not isinstance(step, TextStep)]
+        spec = program.spec
         outputs = [target.name for target in spec.outputs.names] if spec.outputs is not None else []
         self.readable = [*dict.fromkeys([*outputs, *bound, *spec.inputs])]
-        ids = [step.id for step in steps if step.id is not None]
-        tools = [step.tool for step in steps if isinstance(step, Tool)]
-        self.repliable = [*dict.fromkeys([*bound, *ids, *tools])]
-        self.callees = tuple(f"{step.call}." for step in steps if isinstance(step, Call))
 
     def check(self, case: Case) -> None:
         self._inputs(case)
@@ -67,10 +64,10 @@ class CaseChecker:
     def _replies(self, case: Case) -> None:
         mapping = case.at("replies")
         for name in case.replies or {}:
-            if name in self.repliable or name.startswith(self.callees):
+            if self.program.takes_reply(name) or not self.all_known:
                 continue
-            close = nearest(name, self.repliable)
-            known = ", ".join(self.repliable[:12])
+            known = ", ".join(self.program.reply_keys[:12])
+            close = nearest(name, list(self.program.reply_keys))
             help = f"Did you mean `{close}`?" if close else f"Replies are given for: {known}." if known else None
             self._fault("S301", f"no step takes the reply `{name}`", _key(mapping, name), help)
 
@@ -84,8 +81,8 @@ class CaseChecker:
             return
         for entry in node.entries:
             name, count = entry.key.text, to_python(entry.value)
-            if name not in self.repliable:
-                close = nearest(name, self.repliable)
+            if not self.program.takes_reply(name) and self.all_known:
+                close = nearest(name, list(self.program.reply_keys))
                 help = f"Did you mean `{close}`?" if close else None
                 self._fault("S301", f"no step is named `{name}`", entry.key, help)
             if not isinstance(count, int) or isinstance(count, bool) or count < 0:

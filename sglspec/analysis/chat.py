@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from sglspec.analysis.program import Routine, Target
 from sglspec.analysis.sites import children, every_step
-from sglspec.diagnostics import Report
+from sglspec.diagnostics import Diagnostic, Related, Report
 from sglspec.document.fields import Param
 from sglspec.document.load import Document
 from sglspec.document.model import (
@@ -21,6 +22,7 @@ from sglspec.document.model import (
     Gen,
     If,
     Image,
+    Include,
     Match,
     Messages,
     Raw,
@@ -43,9 +45,21 @@ OTHER: Tails = frozenset({"other"})
 TURN: Tails = frozenset({"assistant"})
 
 
-def is_chat(steps: Iterable[AnyStep]) -> bool:
-    """A program is a chat when a role step occurs anywhere."""
-    return any(isinstance(step, (Role, Messages)) for step in every_step(steps))
+Find = Callable[[str], Target | None]
+"""What an `include` of that name runs; None where it is not known."""
+
+BEFORE: Tails = frozenset({"before"})
+"""Stands for what was there before a block, to see whether it may still be the end after it."""
+
+
+def is_chat(steps: Iterable[AnyStep], find: Find) -> bool:
+    """A program is a chat when a message occurs anywhere, in included steps too."""
+    for step in every_step(steps):
+        if isinstance(step, (Role, Messages)):
+            return True
+        if isinstance(step, Include) and (target := find(step.include)) is not None and target.routine.roles:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +118,16 @@ class ChatChecker:
 
     document: Document
     report: Report
+    find: Find
     effects: dict[int, _Effect] = field(default_factory=dict[int, _Effect])
     jumps: list[set[str]] = field(default_factory=list[set[str]])
     """What the context may end with where `break` and `continue` leave: one set per loop or branch around."""
+    returns: set[str] = field(default_factory=set[str])
+    """The same where `return` leaves."""
+    walked: dict[tuple[Routine, Tails, _Inside], tuple[Tails, list[Diagnostic]]] = field(
+        default_factory=dict[tuple[Routine, Tails, _Inside], "tuple[Tails, list[Diagnostic]]"]
+    )
+    """Included steps by where they stood: what the context may end with after them, and what is wrong there."""
 
     def check(self, steps: list[AnyStep]) -> None:
         self._block(steps, OTHER, _Inside())
@@ -140,7 +161,11 @@ class ChatChecker:
             case Break() | Continue() | Return() | Fail():
                 if self.jumps and isinstance(step, (Break, Continue)):
                     self.jumps[-1] |= tails
+                elif isinstance(step, Return):
+                    self.returns |= tails
                 return frozenset()
+            case Include():
+                return self._include(step, tails, inside)
             case Fork() | Scratch():
                 ends = [self._round(block, tails, inside) for block in children(step)]
                 if not isinstance(step, Fork) or step.join not in ("concat", "concat_kv"):
@@ -186,6 +211,9 @@ class ChatChecker:
                 return _Effect(OTHER, False)
             case Break() | Return() | Fail():
                 return _Effect(frozenset(), False)
+            case Include():
+                end, _ = self._walked(step, BEFORE, _Inside())
+                return _Effect(end - BEFORE, bool(end & BEFORE))
             case If() | Match():
                 parts = [self._effect(block) for block in _arms(step)]
                 adds = frozenset[str]().union(*(part.adds for part in parts))
@@ -200,6 +228,34 @@ class ChatChecker:
                 return _Effect(adds, passes)
             case _:
                 return _Effect(frozenset(), True)
+
+    def _include(self, step: Include, tails: Tails, inside: _Inside) -> Tails:
+        """Included steps are as if they stood here; what is wrong with them here is said here."""
+        end, faults = self._walked(step, tails, inside)
+        for fault in faults[:1]:
+            message = (
+                f"the steps of `{step.include}` cannot stand here: {fault.message[:1].lower()}{fault.message[1:-1]}"
+            )
+            related = (Related("this step", fault.range, fault.file),) if fault.range is not None else ()
+            help = "Put the `include` where its steps could stand: into a message, or between messages."
+            node = step.verb_node
+            self.report.add(self.document.diagnostic(fault.code, message, node, help=help, related=related))
+        return end
+
+    def _walked(self, step: Include, tails: Tails, inside: _Inside) -> tuple[Tails, list[Diagnostic]]:
+        target = self.find(step.include)
+        if target is None:
+            return tails, []
+        key = target.routine, tails, inside
+        if key not in self.walked:
+            report = Report()
+            document, find = self.document, self.find
+            if target.program is not None:
+                document, find = target.program.document, target.program.target
+            inner = ChatChecker(document, report, find, walked=self.walked)
+            end = inner._block(target.routine.steps, tails, inside)
+            self.walked[key] = end | inner.returns, report.sorted()
+        return self.walked[key]
 
     def _role(self, step: Role, inside: _Inside) -> None:
         self._not_inside(step, inside)

@@ -2,104 +2,170 @@
 
 from __future__ import annotations
 
-from sglspec.analysis import later
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from sglspec.analysis.cases import CaseChecker
 from sglspec.analysis.chat import ChatChecker, is_chat
-from sglspec.analysis.declarations import nearest
 from sglspec.analysis.declcheck import DeclChecker
+from sglspec.analysis.definitions import NOWHERE, Definitions, Place
 from sglspec.analysis.flow import Flow
 from sglspec.analysis.gens import GenChecker
+from sglspec.analysis.lists import given_back, in_order, nesting, too_deep
 from sglspec.analysis.names import Names
-from sglspec.analysis.program import Program
-from sglspec.analysis.sites import every_step
-from sglspec.diagnostics import MAX_REPORTED, Related, Report
-from sglspec.document.fields import Param, Target
-from sglspec.document.load import Document, Partial, read_document
-from sglspec.document.model import NOT_YET_KEYS, Gen, Outputs, Return, TextStep
-from sglspec.document.nodes import Mapping, Node, Source
+from sglspec.analysis.outputs import check_outputs
+from sglspec.analysis.program import CompiledValue, Program, Routine, Used
+from sglspec.analysis.reuse import Reuse, check_bound
+from sglspec.analysis.sites import every_step, sites
+from sglspec.diagnostics import Related, Report
+from sglspec.document.fields import Expr, Param, Text
+from sglspec.document.load import Document
+from sglspec.document.model import AnyStep, Decl, Gen, Spec, StepsDef, TextStep
+from sglspec.document.nodes import Mapping as MappingNode
+from sglspec.document.nodes import Node
+from sglspec.expressions.syntax import Expression, Template
 from sglspec.tools import Tools
 
 
-def load_program(source: Source, report: Report, tools: Tools | None = None) -> Program | None:
-    """Reads, validates and checks. None when the report has errors. tools: what the host offers; when None, a tool that
-    is not known is a warning."""
-    document = read_document(source, report)
-    if isinstance(document, Partial):
-        _check_rest(document, source, report)
-        return None
-    return check(document, report, tools) if document is not None else None
+def check(
+    document: Document,
+    report: Report,
+    tools: Tools | None = None,
+    used: Mapping[str, Used | None] | None = None,
+    place: Place = NOWHERE,
+) -> Program | None:
+    """Every static check. None when the report has errors; warnings alone give a program.
 
-
-SURE = frozenset(
-    {
-        "S211", "S250", "S251", "S252", "S253", "S254", "S255", "S301", "S304", "S308", "S406", "S501", "S502", "S503",
-        "S504", "S505", "S506", "S507", "S508",
-    }
-)  # fmt: skip
-"""What is wrong whatever stands elsewhere; for unknown names (S301) see `_check_rest`."""
-
-
-def _check_rest(partial: Partial, source: Source, report: Report) -> None:
-    """The errors of a document whose structure has faults: those that cannot come from what is left out."""
-    found = Report(source.name)
-    check(partial.document, found)
-    for problem in found.sorted():
-        place = problem.range
-        if problem.code not in SURE or place is None:
-            continue
-        text = source.text[source.offset(place.start) : source.offset(place.end)].strip("\"'")
-        if problem.code == "S301" and (text in partial.lost or not partial.names_known):
-            continue
-        report.add(problem)
-
-
-def check(document: Document, report: Report, tools: Tools | None = None) -> Program | None:
-    """Every static check. None when the report has errors; warnings alone give a program."""
+    used: the programs of `use`, None for one with errors; place: where the document's paths start from.
+    """
     spec = document.spec
-    _not_yet(document, report)
-    _ids(document, report)
+    everything = [*spec.steps, *(step for listed in _lists(spec).values() for step in listed.steps)]
+    _ids(document, report, everything)
     _limits(document, report)
-    decls = DeclChecker(document, report)
-    decls.check_all(spec.inputs, fields=False)
-    faulty: set[Gen] = set()
-    for step in every_step(spec.steps):
-        if isinstance(step, Gen) and step.fields is not None and not decls.check_all(step.fields, fields=True):
-            faulty.add(step)
-    chat = is_chat(spec.steps)
+    faulty = _declarations(document, report, everything)
+    definitions = Definitions(document, report, place)
+    reuse = Reuse({}, {alias: one for alias, one in (used or {}).items() if one is not None})
+    reuse.faulty |= spec.use.keys() - reuse.used.keys()
+    gens = GenChecker(document, report, {}, definitions, faulty)
+    walks = _Walks(document, report, tools, definitions, reuse, gens)
+    walks.lists()
+    chat = is_chat(spec.steps, reuse.target)
     if chat:
-        ChatChecker(document, report).check(spec.steps)
-    names = Names.of(document, report)
-    gens = GenChecker(document, report, {}, faulty)
-    flow = Flow(document, report, names, gens, tools or Tools(installed=True), tools is not None)
+        ChatChecker(document, report, reuse.target).check(spec.steps)
+    flow = walks.flow(spec.steps, spec.inputs)
     if spec.defaults is not None:
         flow.params(spec.defaults)
         gens.sampling(spec.defaults, None)
+    for alias, use in spec.use.items():
+        check_bound(flow, alias, use, reuse.used.get(alias))
     flow.block(spec.steps)
-    _outputs(document, report, flow)
-    cases = CaseChecker(document, report, [*names.bound_in, *names.hidden_in])
+    outputs = check_outputs(document, report, flow, spec.steps)
+    routine = walks.routine(flow, spec.steps, spec.inputs, {}, chat)
+    names = flow.names
+    _patterns(document, report, [names, *(one.names for one in walks.flows)])
+    program = Program(
+        document, walks.templates, walks.expressions, walks.values, gens.constraints, chat, routine, reuse.lists,
+        reuse.used, definitions.texts, definitions.schemas, outputs,
+    )  # fmt: skip
+    bound = [*names.bound_in, *names.hidden_in]
+    cases = CaseChecker(program, report, bound, all_known=not reuse.faulty)
     for case in spec.tests or ():
         cases.check(case)
-    _unused(document, report, names.read | flow.compiler.words)
-    if report.has_errors:
-        return None
-    compiler = flow.compiler
-    appending = names.appending
-    return Program(
-        document, compiler.templates, compiler.expressions, compiler.values, gens.constraints, chat,
-        tuple(names.bound_in), appending,
-    )  # fmt: skip
+    _unused(document, report, walks)
+    return None if report.has_errors else program
 
 
-def _not_yet(document: Document, report: Report) -> None:
-    for key in NOT_YET_KEYS:
-        node = document.root.key(key)
-        if node is not None:
-            report.add(document.diagnostic("S220", f"`{key}` is not yet in this build", node, help=later.KEYS[key]))
+def _lists(spec: Spec) -> Mapping[str, StepsDef]:
+    return spec.defs.steps if spec.defs is not None else {}
 
 
-def _ids(document: Document, report: Report) -> None:
+def _declarations(document: Document, report: Report, steps: list[AnyStep]) -> set[Gen]:
+    """Checks inputs, params and fields. Returns the generations with a fault in their fields."""
+    decls = DeclChecker(document, report)
+    decls.check_all(document.spec.inputs, fields=False)
+    for listed in _lists(document.spec).values():
+        decls.check_all(listed.params, fields=False)
+    faulty: set[Gen] = set()
+    for step in every_step(steps):
+        if isinstance(step, Gen) and step.fields is not None and not decls.check_all(step.fields, fields=True):
+            faulty.add(step)
+    return faulty
+
+
+@dataclass(slots=True)
+class _Walks:
+    """The lists of steps of a document, each with names of its own."""
+
+    document: Document
+    report: Report
+    tools: Tools | None
+    definitions: Definitions
+    reuse: Reuse
+    gens: GenChecker
+    flows: list[Flow] = field(default_factory=list[Flow])
+    of_list: dict[StepsDef, Flow] = field(default_factory=dict[StepsDef, Flow])
+    templates: dict[Text, Template] = field(default_factory=dict[Text, Template])
+    expressions: dict[Expr, Expression] = field(default_factory=dict[Expr, Expression])
+    values: dict[Node, CompiledValue] = field(default_factory=dict[Node, CompiledValue])
+
+    def flow(self, steps: list[AnyStep], inputs: Mapping[str, Decl], outside: frozenset[str] = frozenset()) -> Flow:
+        definitions = self.definitions
+        names = Names.of(self.document, self.report, steps, inputs, definitions.texts, definitions.regex_names, outside)
+        tools, known = self.tools or Tools(installed=True), self.tools is not None
+        flow = Flow(self.document, self.report, names, self.gens, tools, known, self.reuse, definitions.patterns)
+        self.flows.append(flow)
+        return flow
+
+    def lists(self) -> None:
+        """Those of `defs.steps`, included ones before those that include them."""
+        spec = self.document.spec
+        written = _lists(spec)
+        self._two_meanings(written)
+        variables = frozenset(site.name for site in sites(spec.steps)) if written else frozenset[str]()
+        for name in in_order(self.document, self.report, written, self.reuse):
+            listed = written[name]
+            for param in listed.params:
+                if param in spec.inputs:
+                    mapping = listed.at("params")
+                    node = (mapping.key(param) if isinstance(mapping, MappingNode) else None) or mapping
+                    message = f"the param `{param}` is an input of this document, which included steps see anyway"
+                    self.report.add(self.document.diagnostic("S303", message, node, help="Choose another name."))
+            inputs = {**spec.inputs, **listed.params}
+            flow = self.of_list[listed] = self.flow(listed.steps, inputs, variables)
+            flow.block(listed.steps)
+            roles = is_chat(listed.steps, self.reuse.target)
+            self.reuse.lists[name] = self.routine(flow, listed.steps, inputs, listed.params, roles)
+
+    def _two_meanings(self, written: Mapping[str, StepsDef]) -> None:
+        """A name of `defs.steps` that is an alias of `use` too."""
+        node = self.document.spec.defs.at("steps") if self.document.spec.defs is not None else None
+        for name in written.keys() & self.document.spec.use.keys():
+            key = node.key(name) if isinstance(node, MappingNode) else None
+            message = f"`{name}` is an alias of `use` too, and `include` takes both"
+            self.report.add(
+                self.document.diagnostic("S214", message, key or self.document.root, help="Choose another name.")
+            )
+
+    def routine(
+        self,
+        flow: Flow,
+        steps: list[AnyStep],
+        inputs: Mapping[str, Decl],
+        params: Mapping[str, Decl],
+        roles: bool,
+    ) -> Routine:
+        """What was found about a list that is walked."""
+        self.templates |= flow.compiler.templates
+        self.expressions |= flow.compiler.expressions
+        self.values |= flow.compiler.values
+        too_deep(self.document, self.report, steps, self.reuse)
+        bindable, deep = tuple(flow.names.bound_in), 1 + nesting(steps, self.reuse)
+        return Routine(steps, inputs, params, bindable, flow.names.appending, given_back(flow, steps), roles, deep)
+
+
+def _ids(document: Document, report: Report, steps: list[AnyStep]) -> None:
     first: dict[str, Node] = {}
-    for step in every_step(document.spec.steps):
+    for step in every_step(steps):
         if isinstance(step, TextStep) or step.id is None:
             continue
         node = step.at("id")
@@ -108,6 +174,24 @@ def _ids(document: Document, report: Report) -> None:
             message = f"the id `{step.id}` is used twice"
             report.add(document.diagnostic("S214", message, node, related=related))
         first.setdefault(step.id, node)
+
+
+def _patterns(document: Document, report: Report, names: list[Names]) -> None:
+    """Patterns have names that nothing else has: in `regex` it would not be known which one is meant."""
+    defs = document.spec.defs
+    node = defs.at("regexes") if defs is not None else None
+    for name in defs.regexes if defs is not None else ():
+        for one in names:
+            first = one.bound_in.get(name) or one.loop_variables.get(name)
+            if name in one.inputs or first is not None:
+                key = node.key(name) if isinstance(node, MappingNode) else None
+                message = f"the pattern `{name}` has the name of a variable or input"
+                related = (Related("this one", first.range),) if first is not None else ()
+                help = "Choose another name."
+                report.add(
+                    document.diagnostic("S303", message, key or node or document.root, help=help, related=related)
+                )
+                break
 
 
 def _limits(document: Document, report: Report) -> None:
@@ -119,92 +203,26 @@ def _limits(document: Document, report: Report) -> None:
             report.add(document.diagnostic("S203", f"`{name}` takes a number, not a template", param.node, help=help))
 
 
-def _outputs(document: Document, report: Report, flow: Flow) -> None:
-    """Outputs name what some step binds; their values are templates over everything at the end."""
-    outputs = document.spec.outputs
-    names = flow.names
-    returned = _returned(document, report, outputs, names)
-    if outputs is None:
-        return
-    _twice(document, report, outputs)
-    if outputs.values is None:
-        for target in outputs.names:
-            if target.name in names.inputs:
-                names.read.add(target.name)
-                if target.name in names.secrets:
-                    message = f"the secret input `{target.name}` would be shown as an output"
-                    report.add(document.diagnostic("S308", message, target.node))
-            elif target.name not in names.bound_in and target.name not in returned:
-                _unknown_output(document, report, target, names)
-        return
-    flow.at_end = True
-    flow.state.muted = False
-    for _, value in outputs.values:
-        flow.value(value.node)
-
-
-def _twice(document: Document, report: Report, outputs: Outputs) -> None:
-    seen: set[str] = set()
-    for target in outputs.names:
-        if target.name in seen:
-            report.add(document.diagnostic("S214", f"the output `{target.name}` is named twice", target.node))
-        seen.add(target.name)
-
-
-def _unknown_output(document: Document, report: Report, target: Target, names: Names) -> None:
-    name = target.name
-    help: str | None = None
-    if name in names.kept_in:
-        message = f"the output `{name}` is bound only inside a `scratch` that does not export it"
-        help = f"Add it to its `export: [{name}]`."
-    elif name in names.hidden_in:
-        message = f"the output `{name}` is bound only inside a fork that brings back records"
-        help = "Name the variable of `into` instead."
-    elif name in names.loop_variables:
-        message = f"the output `{name}` is the variable of a loop, which lives in its `do` only"
-    else:
-        message = f"no step binds the output `{name}`"
-        close = nearest(name, [*names.bound_in, *names.inputs]) if report.count < MAX_REPORTED else None
-        known = ", ".join(names.bound_in)
-        help = f"Did you mean `{close}`?" if close else f"The steps bind: {known}." if known else None
-    report.add(document.diagnostic("S307", message, target.node, help=help))
-
-
-def _returned(document: Document, report: Report, outputs: Outputs | None, names: Names) -> set[str]:
-    """The names that `return` sets; with declared outputs only those may appear."""
-    declared = {target.name: None for target in outputs.names} if outputs is not None else None
-    returned: set[str] = set()
-    for step in every_step(document.spec.steps):
-        if not isinstance(step, Return) or step.values is None:
-            continue
-        mapping = step.at("return")
-        for name in step.values:
-            node: Node = (mapping.key(name) if isinstance(mapping, Mapping) else None) or mapping
-            returned.add(name)
-            if declared is not None and name not in declared:
-                close = nearest(name, list(declared)) if report.count < MAX_REPORTED else None
-                help = f"Did you mean `{close}`?" if close else "The outputs are: " + ", ".join(declared) + "."
-                message = f"`{name}` is not an output of this program"
-                report.add(document.diagnostic("S307", message, node, help=help))
-            elif declared is None and name in names.inputs:
-                message = f"`{name}` is an input, and without `outputs` an input is no output"
-                report.add(document.diagnostic("S307", message, node, help="Choose another name."))
-            elif declared is None and name not in names.bound_in:
-                message = f"`{name}` is not an output of this program: no step binds it, and there is no `outputs`"
-                help = f"Declare it at the top level: `outputs: [{', '.join(step.values)}]`."
-                report.add(document.diagnostic("S307", message, node, help=help))
-    return returned
-
-
-def _unused(document: Document, report: Report, read: set[str]) -> None:
-    inputs = document.root.get("inputs")
+def _unused(document: Document, report: Report, walks: _Walks) -> None:
+    """Inputs and params that nothing reads."""
+    if walks.reuse.faulty & _lists(document.spec).keys():
+        return  # lists that nobody walked may read them
+    everywhere = set[str]().union(*(flow.names.read | flow.compiler.words for flow in walks.flows))
+    mapping = document.root.get("inputs")
     for name in document.spec.inputs:
-        if name in read:
-            continue
-        key = (inputs.key(name) if isinstance(inputs, Mapping) else None) or inputs or document.root
-        message = f"nothing reads the input `{name}`"
-        help = f"Insert it with `{{{{ {name} }}}}`, or remove it."
-        report.add(document.diagnostic("W302", message, key, severity="warning", help=help))
+        if name not in everywhere:
+            _is_unused(document, report, "input", name, mapping or document.root)
+    for listed, flow in walks.of_list.items():
+        for name in listed.params:
+            if name not in flow.names.read | flow.compiler.words:
+                _is_unused(document, report, "param", name, listed.at("params"))
 
 
-__all__ = ["check", "load_program"]
+def _is_unused(document: Document, report: Report, what: str, name: str, mapping: Node) -> None:
+    key = (mapping.key(name) if isinstance(mapping, MappingNode) else None) or mapping
+    message = f"nothing reads the {what} `{name}`"
+    help = f"Insert it with `{{{{ {name} }}}}`, or remove it."
+    report.add(document.diagnostic("W302", message, key, severity="warning", help=help))
+
+
+__all__ = ["check"]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sglspec.analysis import later
 from sglspec.analysis.asides import walk_scratch
 from sglspec.analysis.choices import check_choices
+from sglspec.analysis.declarations import nearest
 from sglspec.analysis.forks import walk_fork
 from sglspec.analysis.gens import GenChecker
 from sglspec.analysis.lints import last_newline, no_comment
 from sglspec.analysis.names import Names, narrowed
 from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
+from sglspec.analysis.reuse import Reuse, walk_call, walk_include
 from sglspec.analysis.scopes import Place, State
 from sglspec.analysis.sites import Site, own_sites, set_key
 from sglspec.analysis.texts import Compiler, expressions_of
@@ -29,6 +32,7 @@ from sglspec.analysis.types import (
     join_types,
     of_value,
 )
+from sglspec.analysis.types import walk as walk_expression
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Expr, Items
 from sglspec.document.load import Document
@@ -82,6 +86,9 @@ class Flow:
     tools: Tools
     host_known: bool
     """Whether `tools` are all that the host offers."""
+    reuse: Reuse
+    patterns: Mapping[str, str]
+    """Regexes of `defs`."""
     state: State = field(default_factory=State)
     place: Place = field(default_factory=Place)
     compiler: Compiler = field(init=False)
@@ -101,6 +108,22 @@ class Flow:
         if isinstance(compiled, Template):
             for expr in expressions_of(compiled):
                 self.types(check_comparisons(expr, self.lookup), node)
+                self._texts(expr, node)
+        else:
+            self._texts(compiled.root, node)
+
+    def _texts(self, expr: ast.Expr, node: Scalar) -> None:
+        """`texts.name` names a text that is there."""
+        known = self.names.texts
+        for part in walk_expression(expr) if known else ():
+            if isinstance(part, ast.Attribute) and part.value == ast.Name(part.value.start, part.value.end, "texts"):
+                if part.name in known:
+                    continue
+                close = nearest(part.name, list(known))
+                help = f"Did you mean `{close}`?" if close else f"Defined are: {', '.join(known)}."
+                message = f"`defs` has no text `{part.name}`"
+                end = part.name_start + len(part.name)
+                self.report.add(self.document.diagnostic_in("S323", message, node, part.name_start, end, help=help))
 
     def lookup(self, name: str) -> Type:
         return self.names.type_of(name, self.state)
@@ -138,7 +161,7 @@ class Flow:
         for name in PARAMS:
             self.compiler.param(getattr(options, name))
         self.compiler.texts(options.stop)
-        self.compiler.texts(options.stop_regex)
+        self.compiler.texts(options.stop_regex, self.patterns)
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
@@ -212,8 +235,12 @@ class Flow:
                 self._leave(step)
             case Check():
                 self._check(step)
+            case Include():
+                walk_include(self, step)
+            case Call():
+                walk_call(self, step)
             case _:
-                self._not_yet(step)
+                pass
 
     def _bind(self, step: AnyStep, type: Type) -> None:
         for site in own_sites(step):
@@ -221,8 +248,9 @@ class Flow:
 
     def _gen(self, step: Gen) -> None:
         for text in (step.regex, step.grammar):
-            template = self.compiler.text(text) if text is not None else None
-            if text is not None and template is not None and not template.is_constant:
+            inserts = self.patterns if text is step.regex else None
+            template = self.compiler.text(text, inserts=inserts) if text is not None else None
+            if text is not None and template is not None and TEMPLATE_MARK.search(text.source):
                 self.gens.inserted(step, text, template)
         if step.schema_ is not None and isinstance(step.schema_.node, Scalar):
             self._inserted_schema(step.schema_.node)
@@ -278,18 +306,6 @@ class Flow:
         compiled = self.compiler.expression(step.messages)
         if compiled is not None:
             self._not_a_list(infer(compiled.root, self.lookup), step.messages, "messages")
-
-    def _not_yet(self, step: AnyStep) -> None:
-        """Steps of later builds: their names count, so that one message is enough."""
-        match step:
-            case Call() | Include():
-                self.names.secrets_allowed = not isinstance(step, Include)
-                for value in (step.args or {}).values():
-                    self.value(value.node)
-                self.names.secrets_allowed = False
-                self._bind(step, ANY)
-            case _:
-                pass
 
     # -- lists -----------------------------------------------------------------------------------------------
 

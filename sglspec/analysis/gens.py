@@ -16,6 +16,7 @@ from sglspec.analysis.constraints import (
     schema_constraint,
     type_constraint,
 )
+from sglspec.analysis.definitions import Definitions
 from sglspec.analysis.grammar import Step as PointerStep
 from sglspec.analysis.reasoning import ReasoningError, read_reasoning
 from sglspec.analysis.regexes import check_stop_sizes, stop_pattern
@@ -23,7 +24,7 @@ from sglspec.analysis.schemas import objects_without_required
 from sglspec.analysis.types import ANY, BOOLEAN, INTEGER, NUMBER, STRING, Type, array, of_decl, of_schema
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Param, Text, Texts
-from sglspec.document.load import Document
+from sglspec.document.load import Document, Tree
 from sglspec.document.model import Gen, Sampling
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, to_python
 from sglspec.expressions import ast
@@ -45,6 +46,7 @@ class GenChecker:
     document: Document
     report: Report
     constraints: dict[Gen, Constraint]
+    definitions: Definitions
     faulty: Collection[Gen] = ()
     """Those whose `fields` have a fault already: that nothing matches them is no news."""
 
@@ -180,7 +182,8 @@ class GenChecker:
             self._fault(error, text.node)
 
     def inserted(self, gen: Gen, text: Text, template: Template) -> None:
-        """What the author wrote around inserted values is checked now, with a letter in place of each value."""
+        """What the author wrote around inserted values is checked now, with a letter in place of each value. With
+        nothing to insert but patterns of `defs` the constraint is known."""
         compiled, letter = (regex_constraint, "x") if text is gen.regex else (grammar_constraint, grammar_literal("x"))
         whole = ""
         offsets: list[int] = []
@@ -188,12 +191,15 @@ class GenChecker:
             if not isinstance(part, (ast.Text, ast.Output)):
                 return
             piece = part.text if isinstance(part, ast.Text) else letter
-            offsets += [part.start + (i if isinstance(part, ast.Text) else 0) for i in range(len(piece))]
+            last = max(part.end - 1, part.start)
+            offsets += [min(part.start + (i if isinstance(part, ast.Text) else 0), last) for i in range(len(piece))]
             whole += piece
         try:
-            compiled(whole)
+            constraint = compiled(whole)
+            if template.is_constant:
+                self.constraints[gen] = constraint
         except ConstraintError as error:
-            if error.code == "S505" or error.start is None or not offsets:
+            if (error.code == "S505" and not template.is_constant) or error.start is None or not offsets:
                 return  # may depend on the value
             start = offsets[min(error.start, len(offsets) - 1)]
             end = offsets[min(error.end or error.start, len(offsets)) - 1] + 1
@@ -208,37 +214,39 @@ class GenChecker:
             if isinstance(node, Scalar) and TEMPLATE_MARK.search(node.text):
                 pass  # a value: compiled when it is reached
             elif isinstance(node, Scalar) and isinstance(node.value, str):
-                message = "a schema by name or file is not yet in this build"
-                help = 'Write the schema itself here, as a mapping, or insert an input: "{{ name }}".'
-                self.report.add(self.document.diagnostic("S220", message, gen.key("schema"), help=help))
+                found = self.definitions.schema(node)
+                return self._schema_of(gen, *found) if found is not None else ANY
             else:
                 self.report.add(self.document.diagnostic("S503", "a JSON Schema is a mapping", node))
             return ANY
+        return self._schema_of(gen, self.document, node)
+
+    def _schema_of(self, gen: Gen, tree: Tree, node: Node) -> Type:
+        """A schema that stands at a node of this document, or of another file."""
         schema = cast("dict[str, Any]", to_python(node))
         try:
             self.constraints[gen] = schema_constraint(schema, pretty=bool(gen.pretty), lenient=bool(gen.lenient))
         except ConstraintError as error:
-            self._fault(error, node)
+            self._fault(error, node, tree=tree)
             return ANY
         loose = objects_without_required(schema)
         if loose is not None:
             help = "Add `required: [...]`, or use `fields`, where every field is required."
             message = "no field of this schema is required, so `{}` satisfies it"
             place = find(node, (*loose, "properties"), at_key=True)
-            self.report.add(self.document.diagnostic("W501", message, place, severity="warning", help=help))
+            self.report.add(tree.diagnostic("W501", message, place, severity="warning", help=help))
         return of_schema(schema)
 
-    def _fault(self, error: ConstraintError, node: Node, *, fields: bool = False) -> None:
-        """Point at the part of the document that the error speaks of."""
+    def _fault(self, error: ConstraintError, node: Node, *, fields: bool = False, tree: Tree | None = None) -> None:
+        """Point at the part of the document, or of another file, that the error speaks of."""
+        tree = tree or self.document
         pointer = _without_properties(error.pointer) if fields else error.pointer
         place = find(node, pointer, at_key=error.at_key)
         if isinstance(place, Scalar) and error.start is not None:
             end = error.end if error.end is not None else error.start + 1
-            self.report.add(
-                self.document.diagnostic_in(error.code, error.message, place, error.start, end, help=error.help)
-            )
+            self.report.add(tree.diagnostic_in(error.code, error.message, place, error.start, end, help=error.help))
         else:
-            self.report.add(self.document.diagnostic(error.code, error.message, place, help=error.help))
+            self.report.add(tree.diagnostic(error.code, error.message, place, help=error.help))
 
     # -- sampling ------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from sglspec.analysis.declarations import check_input, coerce_text, nearest, type_of
@@ -10,7 +11,7 @@ from sglspec.diagnostics import Diagnostic, sentence
 from sglspec.document.model import Decl, Spec
 from sglspec.document.nodes import to_python
 
-__all__ = ["bind_inputs", "bind_some", "check_input", "coerce_text", "secret_texts", "type_of"]
+__all__ = ["bind", "bind_inputs", "bind_some", "check_input", "coerce_text", "secret_texts", "type_of"]
 
 
 def bind_inputs(spec: Spec, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Diagnostic]]:
@@ -18,19 +19,25 @@ def bind_inputs(spec: Spec, given: Mapping[str, Any]) -> tuple[dict[str, Any], l
 
     The diagnostics have no place in the document: what is wrong is the input.
     """
+    values, problems = bind(spec.inputs, given)
+    return values, [replace(problem, pointer="") for problem in problems]
+
+
+def bind(declared: Mapping[str, Decl], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """The same for any declarations. The `pointer` of a problem is the input's name."""
     problems: list[Diagnostic] = []
     values: dict[str, Any] = {}
     for name in given:
-        if name not in spec.inputs:
-            problems.append(_unknown(name, list(spec.inputs)))
-    for name, decl in spec.inputs.items():
+        if name not in declared:
+            problems.append(_unknown(name, list(declared)))
+    for name, decl in declared.items():
         if name in given and not (given[name] is None and _has_fallback(decl)):
             value = fill(decl, given[name])
             message = check_input(decl, value)
             if message is not None and decl.secret:
                 message = "it does not fit its declaration"  # the details show the value
             if message is not None:
-                problems.append(Diagnostic("S401", sentence(f"input `{name}`: {message}")))
+                problems.append(Diagnostic("S401", sentence(f"input `{name}`: {message}"), pointer=name))
             values[name] = value
         elif decl.default is not None:
             values[name] = to_python(decl.default.node)

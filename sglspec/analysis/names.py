@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sglspec.analysis import later
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.scopes import Place, State
 from sglspec.analysis.sites import Site, every_step, own_sites, sites
-from sglspec.analysis.types import ANY, Type, array, of_decl
+from sglspec.analysis.types import ANY, STRING, Type, array, of_decl
 from sglspec.diagnostics import MAX_REPORTED, Related, Report
 from sglspec.document.advice import bad_name
 from sglspec.document.fields import NAME, RESERVED, Target
 from sglspec.document.load import Document
-from sglspec.document.model import For, Fork, Scratch, Set
+from sglspec.document.model import AnyStep, Decl, For, Fork, Scratch, Set
 from sglspec.document.nodes import Node, Scalar
 from sglspec.expressions import ast
 from sglspec.expressions.names import NameUse
@@ -52,21 +51,35 @@ class Names:
     """Names that are bound only inside a `scratch` that does not export them."""
     loop_variables: Mapping[str, Node]
     appending: frozenset[str]
+    texts: Mapping[str, Type] = field(default_factory=dict[str, Type])
+    """Those of `defs`; read as `texts.name`."""
+    patterns: frozenset[str] = frozenset()
+    """Regexes of `defs`, which are no values."""
+    outside: frozenset[str] = frozenset()
+    """Variables of the program, seen from a list of `defs.steps`, which has names of its own."""
     read: set[str] = field(default_factory=set[str])
     secrets_allowed: bool = False
-    """In `with` of a tool or call."""
+    """In `with` of a tool, and for a secret input in that of a call or include."""
 
     @staticmethod
-    def of(document: Document, report: Report) -> Names:
-        spec = document.spec
+    def of(
+        document: Document,
+        report: Report,
+        steps: list[AnyStep],
+        declared: Mapping[str, Decl],
+        texts: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        outside: frozenset[str] = frozenset(),
+    ) -> Names:
+        """The names of a list of steps that sees these inputs."""
         bound: dict[str, Node] = {}
         appending: set[str] = set()
-        for site in sites(spec.steps):
+        for site in sites(steps):
             bound.setdefault(site.name, site.node)
         hidden: dict[str, Node] = {}
         kept: dict[str, Node] = {}
         loops: dict[str, Node] = {}
-        for step in every_step(spec.steps):
+        for step in every_step(steps):
             for site in own_sites(step):
                 if site.append:
                     appending.add(site.name)
@@ -80,9 +93,13 @@ class Names:
                 loops.setdefault(step.var.name, step.var.node)
             elif isinstance(step, Fork) and isinstance(step.spec, Target):
                 loops.setdefault(step.spec.name, step.spec.node)
-        inputs = {name: of_decl(decl) for name, decl in spec.inputs.items()}
-        secrets = frozenset(name for name, decl in spec.inputs.items() if decl.secret)
-        return Names(document, report, inputs, secrets, bound, hidden, kept, loops, frozenset(appending))
+        inputs = {name: of_decl(decl) for name, decl in declared.items()}
+        secrets = frozenset(name for name, decl in declared.items() if decl.secret)
+        of_texts = dict.fromkeys(texts, STRING)
+        return Names(
+            document, report, inputs, secrets, bound, hidden, kept, loops, frozenset(appending), of_texts,
+            frozenset(patterns), outside,
+        )  # fmt: skip
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -93,6 +110,8 @@ class Names:
     def type_of(self, name: str, state: State) -> Type:
         if name in self.appending:
             return array()
+        if name == "texts":
+            return Type("object", fields=self.texts)
         return state.bound.get(name) or self.inputs.get(name) or ANY
 
     def check_use(self, use: NameUse, node: Scalar, state: State, place: Place, *, at_end: bool = False) -> None:
@@ -101,6 +120,13 @@ class Names:
         if name == "loop":
             if not place.loop:
                 self._fault("S301", "`loop` exists inside `for`, `while` and `fork` only", use, node)
+            return
+        if name == "texts":
+            if not self.texts:
+                help = "Define one at the top level: `defs: {texts: {rules: Be brief.}}`."
+                self._fault("S323", "this document has no `texts` in its `defs`", use, node, help)
+            elif use.meta:
+                self._fault("S301", "`texts` are the author's: only what was generated has `meta`", use, node)
             return
         if name in self.inputs:
             self.read.add(name)
@@ -142,8 +168,14 @@ class Names:
         help = f"Did you mean `{close}`?" if close else None
         if close is not None:
             self.read.add(close)  # a typo in the only use of an input is one mistake
-        if help is None and name == "texts":
-            self._fault("S220", "`texts` (from `defs`) is not yet in this build", use, node, later.TEXTS)
+        if name in self.patterns:
+            message = f"`{name}` is a pattern of `defs`, and those stand alone in `regex` and `stop_regex`"
+            self._fault("S301", message, use, node, f"Write `{{{{ {name} }}}}` in one of these, without anything else.")
+            return
+        if help is None and name in self.outside:
+            message = f"`{name}` is a variable of the program, and these steps have names of their own"
+            help = f'Declare it as one of their `params`, and give it with `with: {{{name}: "{{{{ {name} }}}}"}}`.'
+            self._fault("S301", message, use, node, help)
             return
         if help is None:
             help = "Known here: " + ", ".join(visible[:12]) + "." if visible else "Nothing is bound before this step."

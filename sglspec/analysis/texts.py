@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from sglspec.analysis.patterns import insert_patterns
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Expr, Items, Param, Text, Texts
@@ -40,9 +41,10 @@ class Compiler:
     words: set[str] = field(default_factory=set[str])
     """Words in texts that did not compile."""
 
-    def text(self, text: Text, *, message: bool = False) -> Template | None:
-        """A template; `message`: it is a whole message, which loses its outer blank lines."""
-        template = self._template(text.source, text.node, message=message)
+    def text(self, text: Text, *, message: bool = False, inserts: Mapping[str, str] | None = None) -> Template | None:
+        """A template; `message`: it is a whole message, which loses its outer blank lines; `inserts`: names that stand
+        for parts of a pattern."""
+        template = self._template(text.source, text.node, message=message, inserts=inserts)
         if template is not None:
             self.templates[text] = template
         return template
@@ -88,19 +90,23 @@ class Compiler:
                 self.document.diagnostic("S203", "this option needs a single value, not a text", param.node, help=help)
             )
 
-    def texts(self, texts: Texts | None) -> None:
+    def texts(self, texts: Texts | None, inserts: Mapping[str, str] | None = None) -> None:
         """Stops: texts, one of which may be `{{ list }}`."""
         for text in texts.items if texts is not None else ():
-            template = self.text(text)
+            template = self.text(text, inserts=inserts)
             if template is not None:
                 self.values[text.node] = Rendered(template, text.node)
 
-    def _template(self, source: str, node: Scalar, *, message: bool = False) -> Template | None:
+    def _template(
+        self, source: str, node: Scalar, *, message: bool = False, inserts: Mapping[str, str] | None = None
+    ) -> Template | None:
         try:
             template = parse_template(source, message=message)
         except ExpressionSyntaxError as error:
             self._syntax(error, node)
             return None
+        if inserts:
+            template = insert_patterns(template, inserts)
         self.use(template, node)
         return template
 

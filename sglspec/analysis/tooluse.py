@@ -62,7 +62,7 @@ def _arguments(flow: Flow, step: ToolStep, tool: Tool) -> None:
         flow.report.add(flow.document.diagnostic("S406", f"the tool `{tool.name}` needs {names}", place, help=help))
     for name, value in given.items():
         compiled = flow.compiler.values.get(value.node)
-        if name not in tool.parameters or compiled is None or not _is_literal(compiled):
+        if name not in tool.parameters or compiled is None or not is_literal(compiled):
             continue
         try:
             tool.parameters[name].convert(to_python(value.node))
@@ -75,15 +75,15 @@ def _listed(tool: Tool) -> str:
     return f"Its arguments are: {', '.join(tool.parameters)}." if tool.parameters else "It has no arguments."
 
 
-def _is_literal(compiled: CompiledValue) -> bool:
+def is_literal(compiled: CompiledValue) -> bool:
     """Whether a value holds no template."""
     match compiled:
         case Constant():
             return True
         case ListValue(items=items):
-            return all(_is_literal(item) for item in items)
+            return all(is_literal(item) for item in items)
         case MapValue(entries=entries):
-            return all(_is_literal(item) for _, item in entries)
+            return all(is_literal(item) for _, item in entries)
         case _:
             return False
 
@@ -93,4 +93,4 @@ def _key(step: ToolStep, name: str) -> Node:
     return (given.key(name) if isinstance(given, Mapping) else None) or given
 
 
-__all__ = ["unknown_tool", "walk_tool"]
+__all__ = ["is_literal", "unknown_tool", "walk_tool"]

@@ -115,11 +115,16 @@ class Session(Protocol):
         ...
 
 
+@runtime_checkable
 class ToolReplies(Protocol):
-    """A session that knows what tools answer, so that none has to run."""
+    """A session that knows what tools and called programs answer, so that none has to run."""
+
+    def has_reply(self, labels: Sequence[str]) -> bool:
+        """Whether there is a reply for any of these keys."""
+        ...
 
     def tool_reply(self, labels: Sequence[str]) -> object:
-        """The result of a tool step that is known by any of these keys, the first that has a reply. Raises
+        """The result of a step that is known by any of these keys, the first that has a reply. Raises
         EngineError("no_reply")."""
         ...
 

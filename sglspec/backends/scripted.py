@@ -175,6 +175,9 @@ class ScriptedSession:
         flat = tuple(1.0 if i == index else 0.0 for i in range(len(choices)))
         return Scores(index, flat, flat)
 
+    def has_reply(self, labels: Sequence[str]) -> bool:
+        return any(self.script.has(label) for label in labels)
+
     def tool_reply(self, labels: Sequence[str]) -> object:
         return self.script.take_any(labels)
 

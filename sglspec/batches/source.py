@@ -71,9 +71,13 @@ class RowSource:
 
 
 def digest_of(program: Program) -> str:
-    """A hash of everything in a document that a run depends on: the same for other spacing and other remarks."""
-    tree: dict[str, Any] = to_python(program.document.root)
-    return digest({name: value for name, value in tree.items() if name not in _NO_PART})
+    """A hash of everything in a document, and in those that it uses, that a run depends on: the same for other spacing
+    and other remarks."""
+    parts: list[Any] = []
+    for one in program.all():
+        tree: dict[str, Any] = to_python(one.document.root)
+        parts.append([{k: v for k, v in tree.items() if k not in _NO_PART}, one.texts, one.schemas])
+    return digest(*parts)
 
 
 def _content(row: RawRow) -> int:

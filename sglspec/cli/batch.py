@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli.options import EngineOption, one_of, whole_number, wrong
+from sglspec.cli.options import EngineOption, RootOption, folders, one_of, whole_number, wrong
 
 
 class Order(StrEnum):
@@ -77,6 +77,7 @@ def batch(
         str | None, typer.Option(metavar="NAME", help="A name that `sglspec models ls` shows, or a folder.")
     ] = None,
     engine: EngineOption = None,
+    root: RootOption = None,
     seed: Annotated[str, typer.Option(metavar="NUMBER", help="What the seeds of all rows come from.")] = "0",
 ) -> None:
     """Run a document for every row of a file.
@@ -109,7 +110,7 @@ def batch(
         whole_number(seed, "--seed", 0, 2**64 - 1, "0 to 2^64 - 1"),
     )
     given = tuple(mapping or ()), tuple(keep or ()), tuple(inputs or ()), tuple(settings or ())
-    job = BatchJob(spec, rows, *given, examples, options, backend, model, tuple(engine or ()))
+    job = BatchJob(spec, rows, *given, examples, options, backend, model, tuple(engine or ()), folders(root))
     raise typer.Exit(perform(job))
 
 

@@ -46,6 +46,7 @@ class BatchJob:
     backend: str | None
     model: str | None
     engine: tuple[str, ...]
+    roots: tuple[Path, ...] = ()
 
 
 def perform(job: BatchJob) -> int:
@@ -53,7 +54,7 @@ def perform(job: BatchJob) -> int:
     texts, stdin = Texts(), StandardInput()
     try:
         engine = _engine(job)
-        program = load(job.spec, stdin, texts)
+        program = load(job.spec, stdin, texts, roots=job.roots)
         bound = read_settings(program, job.inputs, job.settings, stdin, texts)
         columns = _columns(job, program, bound)
         with Interrupts() as interrupts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from sglspec.cli.complain import Texts
 from sglspec.cli.documents import documents, read_document
 from sglspec.cli.exits import NO, OK, backend_code, document_code
-from sglspec.cli.options import DocumentPaths, ToolsOption, host_tools, one_of
+from sglspec.cli.options import DocumentPaths, RootOption, ToolsOption, folders, host_tools, one_of
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, put
 
@@ -41,16 +42,19 @@ def check(
         str | None, typer.Option(metavar="NAME", help="The model that the backend runs, as for `sglspec run`.")
     ] = None,
     tools: ToolsOption = None,
+    root: RootOption = None,
 ) -> None:
     """Report every mistake of documents. Exit code 1 if there are errors."""
     face = one_of(Format, format, "--format")
     texts, stdin = Texts(), StandardInput()
     files = [file for path in paths for file in documents(path)]
     host = host_tools(tools) if tools else None
-    checked = [_check(file, stdin, texts, host) for file in files]
+    granted = folders(root)
+    checked = [_check(file, stdin, texts, host, granted) for file in files]
     if backend is not None or model is not None:
         _ask(checked, backend, model, texts)
-    found = [problem for _, problems in checked for problem in problems]
+    # what is wrong with a document that several use is said once
+    found = list(dict.fromkeys(problem for _, problems in checked for problem in problems))
     faulty = sum(any(p.severity == "error" or strict for p in problems) for _, problems in checked)
     if face is Format.json:
         from sglspec.diagnostics import MAX_REPORTED
@@ -66,7 +70,7 @@ def check(
 
 
 def _check(
-    file: str, stdin: StandardInput, texts: Texts, tools: Tools | None
+    file: str, stdin: StandardInput, texts: Texts, tools: Tools | None, roots: Sequence[Path]
 ) -> tuple[Program | None, list[Diagnostic]]:
     """The program, None where there are errors, and all that was found."""
     from sglspec.analysis import load_program
@@ -77,7 +81,8 @@ def _check(
     except SpecError as error:
         return None, list(error.diagnostics)
     report = Report(source.name)
-    program = load_program(texts.keep(source), report, tools)
+    program = load_program(texts.keep(source), report, tools, roots)
+    texts.keep_all(report)
     return program, report.sorted()
 
 

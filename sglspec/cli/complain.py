@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 from sglspec.cli.streams import note, wants_color, width_of
 
 if TYPE_CHECKING:
-    from sglspec.diagnostics import Diagnostic
+    from sglspec.diagnostics import Diagnostic, Report
     from sglspec.document.nodes import Source
 
 
@@ -32,6 +32,10 @@ class Texts:
     def keep(self, source: Source) -> Source:
         self.by_name[source.name] = source.text
         return source
+
+    def keep_all(self, report: Report) -> None:
+        """The other files that a document uses."""
+        self.by_name.update(report.texts)
 
     def render(self, diagnostics: Iterable[Diagnostic], stream: IO[str]) -> str:
         """The text face, made for where it is going."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,9 +46,11 @@ def read_document(file: str, user: str, stdin: StandardInput) -> Source:
     return text_source(stdin.read(user), StandardInput.NAME) if file == "-" else read_source(file)
 
 
-def load(spec: str, stdin: StandardInput, texts: Texts, tools: Tools | None = None) -> Program:
-    """The checked document, with the `tools` that a host offers where they are known. Lints are left to `check`; on a
-    terminal one line says that there are some. Raises Refused for one with errors."""
+def load(
+    spec: str, stdin: StandardInput, texts: Texts, tools: Tools | None = None, roots: Sequence[Path] = ()
+) -> Program:
+    """The checked document, with the `tools` that a host offers where they are known; it may use files of `roots`.
+    Lints are left to `check`; on a terminal one line says that there are some. Raises Refused for one with errors."""
     from sglspec.analysis import load_program
     from sglspec.diagnostics import Report, SpecError
 
@@ -57,7 +59,8 @@ def load(spec: str, stdin: StandardInput, texts: Texts, tools: Tools | None = No
     except SpecError as error:
         raise Refused(document_code(error.diagnostics), error.diagnostics) from None
     report = Report(source.name)
-    program = load_program(texts.keep(source), report, tools)
+    program = load_program(texts.keep(source), report, tools, roots)
+    texts.keep_all(report)
     found = report.sorted()
     if program is None or report.has_errors:
         raise Refused(document_code(found), found)

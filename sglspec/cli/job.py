@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import sys
 from collections.abc import Callable
@@ -55,6 +56,7 @@ class Job:
     tools: tuple[str, ...]
     seed: int | None
     trace: Path | None
+    roots: tuple[Path, ...] = ()
 
     @property
     def mode(self) -> Stream:
@@ -71,7 +73,8 @@ def perform(job: Job) -> int:
         engine = _engine(job)
         tools = host_tools(job.tools)
         # a script answers for tools that are not here
-        program = load(job.spec, stdin, texts, None if (job.backend or "").startswith("scripted") else tools)
+        offered = None if (job.backend or "").startswith("scripted") else tools
+        program = load(job.spec, stdin, texts, offered, job.roots)
         given = read_inputs(program, job.inputs, job.settings, stdin, texts)
         trace = _open_trace(job.trace)
         with Interrupts() as interrupts:
@@ -220,7 +223,7 @@ def _random_seed() -> int:
 
 def _in_order(traces: dict[str, tuple[TraceToken, ...]]) -> list[tuple[str, tuple[TraceToken, ...]]]:
     """By branch: 1.2 before 1.10."""
-    return sorted(traces.items(), key=lambda item: [int(part) for part in item[0].replace("/", ".").split(".")])
+    return sorted(traces.items(), key=lambda item: [int(part) for part in re.findall(r"\d+", item[0])])
 
 
 def _tokens(trace: tuple[TraceToken, ...]) -> list[dict[str, Any]]:

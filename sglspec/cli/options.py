@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -41,6 +42,14 @@ DocumentPaths = Annotated[
     list[str],
     typer.Argument(metavar="PATH...", help="Documents, folders with *.sglspec.yaml/.yml/.json in them, or -."),
 ]
+RootOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--root",
+        metavar="FOLDER",
+        help="A folder whose files documents may use, beside that of the document itself. Can be repeated.",
+    ),
+]
 CheckOption = Annotated[bool, typer.Option("--check", help="Change nothing; exit code 1 if something would change.")]
 DiffOption = Annotated[bool, typer.Option("--diff", help="Change nothing; print what would change.")]
 ToolsOption = Annotated[
@@ -63,6 +72,14 @@ def host_tools(modules: Sequence[str], *, installed: bool = True) -> Tools:
     except ToolsFault as fault:
         message = str(fault)
         raise wrong(f"{message[:1].upper()}{message[1:]}.", "--tools") from None
+
+
+def folders(roots: Sequence[str] | None) -> tuple[Path, ...]:
+    """The folders that `--root` names."""
+    for root in roots or ():
+        if not Path(root).is_dir():
+            raise wrong(f"{root!r} is not a folder.", "--root")
+    return tuple(Path(root) for root in roots or ())
 
 
 def wrong(message: str, option: str) -> typer.BadParameter:

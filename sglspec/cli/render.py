@@ -10,7 +10,7 @@ import typer
 
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.exits import backend_code, run_code
-from sglspec.cli.options import DocumentArgument, InputOption, SettingOption
+from sglspec.cli.options import DocumentArgument, InputOption, RootOption, SettingOption, folders
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import printable, put, to_json
 
@@ -32,6 +32,7 @@ def render(
             metavar="NAME", help="Show this model's chat template and count its tokens; weights are not read."
         ),
     ] = None,
+    root: RootOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print what the model would see, with a blank for each text that it would write.
@@ -40,7 +41,7 @@ def render(
     """
     texts = Texts()
     try:
-        backend, result, name = _rendered(spec, inputs or (), settings or (), replies, model, texts)
+        backend, result, name = _rendered(spec, inputs or (), settings or (), replies, model, folders(root), texts)
     except Refused as refusal:
         texts.complain(refusal.diagnostics)
         raise typer.Exit(refusal.code) from None
@@ -55,7 +56,7 @@ def render(
 
 
 def _rendered(
-    spec: str, inputs: Any, settings: Any, replies: str | None, model: str | None, texts: Texts
+    spec: str, inputs: Any, settings: Any, replies: str | None, model: str | None, roots: tuple[Path, ...], texts: Texts
 ) -> tuple[RenderingBackend, Result, str]:
     import asyncio
 
@@ -66,7 +67,7 @@ def _rendered(
     from sglspec.runtime.run import RunOptions, start
 
     stdin = StandardInput()
-    program = load(spec, stdin, texts)
+    program = load(spec, stdin, texts, roots=roots)
     given = read_inputs(program, inputs, settings, stdin, texts)
     try:
         backend = open_rendering(Path(replies) if replies is not None else None, model)

@@ -12,8 +12,10 @@ from sglspec.cli.options import (
     DocumentArgument,
     EngineOption,
     InputOption,
+    RootOption,
     SettingOption,
     ToolsOption,
+    folders,
     one_of,
     whole_number,
     wrong,
@@ -43,6 +45,7 @@ def run(
     ] = None,
     engine: EngineOption = None,
     tools: ToolsOption = None,
+    root: RootOption = None,
     seed: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Repeat a run that samples: its seed, from 0 to 2^64 - 1.")
     ] = None,
@@ -67,5 +70,7 @@ def run(
 
     path = None if trace is None else Path(trace)
     given = tuple(inputs or ()), tuple(settings or ())
-    job = Job(spec, *given, json, mode, backend, model, tuple(engine or ()), tuple(tools or ()), number, path)
+    job = Job(
+        spec, *given, json, mode, backend, model, tuple(engine or ()), tuple(tools or ()), number, path, folders(root)
+    )
     raise typer.Exit(perform(job))

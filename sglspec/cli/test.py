@@ -11,7 +11,7 @@ import typer
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.documents import documents
 from sglspec.cli.exits import FAULT, NO, OK, backend_code, document_code
-from sglspec.cli.options import EngineOption, whole_number, wrong
+from sglspec.cli.options import EngineOption, RootOption, folders, whole_number, wrong
 from sglspec.cli.streams import put
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def test(
         str | None, typer.Option(metavar="NAME", help="The model for tests without replies, whatever they say.")
     ] = None,
     engine: EngineOption = None,
+    root: RootOption = None,
     seed: Annotated[str, typer.Option(metavar="NUMBER", help="The seed of every run.")] = "0",
     junit: Annotated[
         str | None, typer.Option(metavar="FILE", help="Also write the outcomes as JUnit XML, for CI systems.")
@@ -48,7 +49,7 @@ def test(
         raise wrong("Name a file.", "--junit")
     texts = Texts()
     try:
-        trials = _trials(paths or ["."], words or [], texts)
+        trials = _trials(paths or ["."], words or [], folders(root), texts)
         outcomes = asyncio.run(_Session(model, tuple(engine or ()), number, texts).run(trials))
     except Refused as refusal:
         texts.complain(refusal.diagnostics)
@@ -61,7 +62,7 @@ def test(
     raise typer.Exit(OK if all(outcome.passed for outcome in outcomes) else NO)
 
 
-def _trials(paths: list[str], words: list[str], texts: Texts) -> list[Trial]:
+def _trials(paths: list[str], words: list[str], roots: tuple[Path, ...], texts: Texts) -> list[Trial]:
     """The tests of all documents. Raises Refused when a document has errors."""
     from sglspec.analysis import load_program
     from sglspec.diagnostics import Report, SpecError
@@ -73,14 +74,15 @@ def _trials(paths: list[str], words: list[str], texts: Texts) -> list[Trial]:
     for file in dict.fromkeys(file for path in paths for file in documents(path)):
         report = Report(file)
         try:
-            program = load_program(texts.keep(read_source(file)), report)
+            program = load_program(texts.keep(read_source(file)), report, roots=roots)
+            texts.keep_all(report)
         except SpecError as error:
             problems += error.diagnostics
             continue
         problems += [problem for problem in report.sorted() if problem.severity == "error"]
         trials += trials_of(program) if program is not None else []
     if problems:
-        raise Refused(document_code(problems), problems)
+        raise Refused(document_code(problems), dict.fromkeys(problems))
     chosen = [trial for trial in trials if not words or any(trial.matches(word) for word in words)]
     if not chosen:
         message = "No document has `tests`." if not trials else f"None of {len(trials)} tests matches."

@@ -34,6 +34,9 @@ CODES: dict[str, Code] = _table(
     ("S111", "tab", "A tab where YAML wants spaces"),
     ("S112", "empty-document", "The document is empty"),
     ("S113", "character", "A character or encoding that is not allowed"),
+    ("S120", "path", "A path that is not relative with forward slashes"),
+    ("S121", "outside", "A file outside of the folders that may be read"),
+    ("S122", "use-circle", "Documents that use one another in a circle"),
     # S2xx structure and syntax
     ("S200", "language-version", "The language version is missing or unknown"),
     ("S201", "unknown-key", "A key that does not exist here"),
@@ -69,6 +72,9 @@ CODES: dict[str, Code] = _table(
     ("S307", "unknown-output", "An output that the program does not have"),
     ("S308", "secret", "A secret input outside a tool or call"),
     ("S320", "unknown-tool", "A tool that nobody registered"),
+    ("S321", "unknown-program", "A program or list of steps that is not there"),
+    ("S322", "include-circle", "Steps that include themselves"),
+    ("S323", "unknown-definition", "A text or schema that `defs` does not have"),
     # S4xx types
     ("S401", "input-type", "An input value of the wrong type"),
     ("S402", "missing-input", "A required input is missing"),
@@ -103,6 +109,7 @@ CODES: dict[str, Code] = _table(
     ("S610", "engine-setting", "A setting that the engine does not have or take"),
     ("S611", "store", "The server's store cannot be opened"),
     ("S612", "offer", "A document that the server cannot start with"),
+    ("S620", "another-model", "A used program wants another model"),
     # S7xx run time
     ("S701", "fail", "The program failed on purpose"),
     ("S702", "check", "A check did not hold"),

@@ -104,17 +104,19 @@ class SpecError(Exception):
 
 @dataclass(slots=True)
 class Report:
-    """Collects diagnostics: deduplicated by (code, place), sorted by position, capped when read."""
+    """Collects diagnostics: deduplicated by (code, place), sorted by position, capped when read. `texts`: what they
+    point into, of other files than the one that the report is about."""
 
     file: str | None = None
-    _items: dict[tuple[str, Range | None, str], Diagnostic] = field(
-        default_factory=dict[tuple[str, Range | None, str], Diagnostic]
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    _items: dict[tuple[str, str | None, Range | None, str], Diagnostic] = field(
+        default_factory=dict[tuple[str, str | None, Range | None, str], Diagnostic]
     )
 
     def add(self, diagnostic: Diagnostic) -> None:
         if diagnostic.file is None and self.file is not None:
             diagnostic = replace(diagnostic, file=self.file)
-        key = (diagnostic.code, diagnostic.range, "" if diagnostic.range else diagnostic.message)
+        key = (diagnostic.code, diagnostic.file, diagnostic.range, "" if diagnostic.range else diagnostic.message)
         self._items.setdefault(key, diagnostic)
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
@@ -131,9 +133,14 @@ class Report:
         return any(d.severity == "error" for d in self._items.values())
 
     def sorted(self) -> list[Diagnostic]:
-        """Errors and warnings in document order; those without a place come first."""
+        """Errors and warnings in document order; those without a place come first, those of other files last."""
         none = Position(0, 0)
-        return sorted(self._items.values(), key=lambda d: (d.range.start if d.range else none, d.severity, d.code))
+
+        def place(d: Diagnostic) -> tuple[str, Position, str, str]:
+            file = "" if d.file == self.file else d.file or ""
+            return file, d.range.start if d.range else none, d.severity, d.code
+
+        return sorted(self._items.values(), key=place)
 
     def raise_errors(self) -> None:
         if self.has_errors:

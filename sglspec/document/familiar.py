@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from sglspec.diagnostics.suggest import nearest
-from sglspec.document.model import NOT_YET_KEYS, VERBS, Decl, Model
+from sglspec.document.model import VERBS, Decl, Model
 
 FAMILIAR = {
     "generate": "gen", "prompt": "user", "message": "user", "human": "user", "ai": "assistant", "bot": "assistant",
@@ -50,7 +50,7 @@ _CERTAIN = frozenset({
 READY = tuple(verb.name for verb in VERBS.values() if verb.ready)
 """The verbs that this build runs; no message offers another one."""
 
-_NOT_YET = frozenset((*NOT_YET_KEYS, "fallback"))
+_NOT_YET = frozenset(("fallback",))
 
 
 def keys_of(model: type[Model]) -> list[str]:

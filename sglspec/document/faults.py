@@ -10,7 +10,23 @@ from pydantic import ValidationError
 from sglspec.diagnostics import MAX_REPORTED, Diagnostic, Report, sentence
 from sglspec.document import advice
 from sglspec.document.familiar import READY, guess, guess_key, offered, step_keys, users_of, verbs_help
-from sglspec.document.model import LANGUAGE_VERSION, TAG, VERBS, Case, Decl, Gen, Limits, Model, Retry, Sampling, Spec
+from sglspec.document.model import (
+    LANGUAGE_VERSION,
+    TAG,
+    VERBS,
+    Case,
+    Decl,
+    Defs,
+    Gen,
+    Limits,
+    Model,
+    Retry,
+    Sampling,
+    Spec,
+    StepsDef,
+    TextDef,
+    Use,
+)
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, Source, pointers
 
 CODES = {
@@ -18,6 +34,8 @@ CODES = {
     "takes_nothing": "S203", "missing_text": "S206", "missing_steps": "S206", "bad_name": "S211",
     "append_name": "S306", "out_of_range": "S212", "structure": "S213", "empty_list": "S215",
 }  # fmt: skip
+
+DEFINING: dict[Any, type[Model]] = {"use": Use, "defs": Defs}
 
 Location = tuple[Any, ...]
 
@@ -186,7 +204,8 @@ def _causes(error: ValidationError, root: Node) -> list[tuple[Location, Any]]:
 
 def walk(root: Node, loc: Location) -> tuple[Node, list[Node]]:
     """The node that a pydantic location names, and its ancestors. Union tags are skipped (model.TAG); a list
-    index over something that is no list is the single step that stands for a list of one."""
+    index over something that is no list is the single step that stands for a list of one, and a list may be one of
+    `defs.steps` in its short form."""
     node, parents = root, list[Node]()
     for part in loc:
         if isinstance(part, str) and part.startswith(TAG):
@@ -196,7 +215,7 @@ def walk(root: Node, loc: Location) -> tuple[Node, list[Node]]:
             following = node.get(part)
         elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
             following = node.items[part]
-        elif isinstance(part, int):
+        elif isinstance(part, int) or (part == "steps" and isinstance(node, Sequence)):
             continue
         if following is None:
             break
@@ -212,8 +231,12 @@ def model_at(loc: Location) -> type[Model]:
         if isinstance(part, str) and part.startswith(TAG):
             entry = VERBS.get(part.removeprefix(TAG))
             model = entry.model if entry else model
-        elif part in ("inputs", "fields", "properties", "items"):
+        elif part in ("inputs", "fields", "properties", "items") or (part == "params" and model is StepsDef):
             model = Decl
+        elif part in DEFINING and model is Spec:
+            model = DEFINING[part]
+        elif model is Defs and part in ("texts", "steps"):
+            model = TextDef if part == "texts" else StepsDef
         elif part == "defaults" and model is Spec:
             model = Sampling
         elif part == "retry" and model is Gen:
@@ -229,7 +252,8 @@ def _place(kind: str, context: dict[str, Any], node: Node, parents: list[Node], 
         name = str(context["key"])
         return (node.get(name) if kind == "bad_name" else node.key(name)) or node
     if kind == "bad_name" and isinstance(node, Mapping):
-        inside = [m for m in (node, node.get("inputs"), node.get("fork")) if isinstance(m, Mapping)]
+        keys = ("inputs", "fork", "use", "schemas", "regexes", "texts", "steps", "params")
+        inside = [m for m in (node, *map(node.get, keys)) if isinstance(m, Mapping)]
         return next((e.key for m in inside for e in m.entries if e.key.text == context.get("text")), node)
     if isinstance(node, Mapping) and kind in ("structure", "missing_key"):
         return _verb_key(node) or node

@@ -20,12 +20,11 @@ from sglspec.document.remainder import remainder
 
 
 @dataclass(frozen=True, eq=False)
-class Document:
-    """A document that is structurally sound. `root` is the node tree, `spec` the models over it."""
+class Tree:
+    """The nodes of a file, and what is to be said about them."""
 
     source: Source
-    root: Mapping
-    spec: Spec
+    root: Node
 
     @cached_property
     def _pointers(self) -> dict[int, str]:
@@ -47,6 +46,14 @@ class Document:
         place: Range = locate_range(self.source, scalar, start, max(end, start + 1))
         pointer = self.pointer(scalar)
         return Diagnostic(code, sentence(message), file=self.source.name, range=place, pointer=pointer, **more)
+
+
+@dataclass(frozen=True, eq=False)
+class Document(Tree):
+    """A document that is structurally sound. `root` is the node tree, `spec` the models over it."""
+
+    root: Mapping
+    spec: Spec
 
     @cached_property
     def name(self) -> str:
@@ -117,4 +124,4 @@ def _version_ok(root: Mapping, faults: Faults) -> bool:
     return False
 
 
-__all__ = ["Document", "Partial", "keys_of", "load_document", "read_document", "sentence"]
+__all__ = ["Document", "Partial", "Tree", "keys_of", "load_document", "read_document", "sentence"]

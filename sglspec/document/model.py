@@ -53,6 +53,7 @@ from sglspec.document.fields import (
     check_name,
     one_or_many,
     to_name,
+    to_plain,
     to_text,
     to_value,
     wrong,
@@ -371,8 +372,6 @@ class Gen(Sampling, Step):
 
 
 CONSTRAINTS = ("regex", "fields", "schema", "grammar", "type")
-NOT_YET_KEYS = ("use", "defs")
-"""Keys at the top level that this build accepts in the model and answers with S220."""
 
 
 @verb("select", "Choose the likeliest of some texts.", snippet='select: ${1:choice}\nfrom: ["${2:yes}", "${3:no}"]')
@@ -504,7 +503,7 @@ class Scratch(Step):
     export: ListOf[NameField] | None = Field(None, description="Variables that come back.")
 
 
-@verb("call", "Run another program.", snippet="call: ${1:alias}\nwith: {}\ninto: ${2:result}", ready=False)
+@verb("call", "Run another program.", snippet="call: ${1:alias}\nwith: {}\ninto: ${2:result}")
 class Call(Step):
     call: PlainField = Field(description="The alias of the program.")
     args: MapOf[ValueField] | None = Field(None, alias="with", description="Its inputs.")
@@ -512,7 +511,7 @@ class Call(Step):
     on_error: OnError | None = Field(None, description="What a failure means (fail).")
 
 
-@verb("include", "Insert a named list of steps.", snippet="include: ${1:name}", ready=False)
+@verb("include", "Insert a named list of steps.", snippet="include: ${1:name}")
 class Include(Step):
     include: PlainField = Field(description="A name of `defs.steps` or an alias.")
     args: MapOf[ValueField] | None = Field(None, alias="with", description="Its params.")
@@ -584,6 +583,105 @@ AnyStep = Annotated[
 ]
 
 
+class Use(Model):
+    """An entry of `use`: a path, or a path with inputs that are bound."""
+
+    path: PlainField = Field(description="The other document, relative to this one: `./judge.sglspec.yaml`.")
+    args: MapOf[ValueField] | None = Field(None, alias="with", description="Inputs that every use has.")
+
+    _place: Node = PrivateAttr()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(value, Mapping):
+            model = handler({entry.key.text: entry.value for entry in value.entries})
+            model._node = value
+            model._place = model.at("path")
+        elif isinstance(value, Scalar):
+            model = cls.model_construct(path=to_plain(value), args=None)
+            model._node = Mapping((), value.range)
+            model._place = value
+        else:
+            raise wrong("a path, or a mapping with `path` and `with`", value)
+        return model
+
+    @property
+    def place(self) -> Node:
+        """The node of the path."""
+        return self._place
+
+
+class TextDef(Model):
+    """An entry of `defs.texts`: a text as it stands, or that of a file."""
+
+    file: PlainField = Field(description="The file, relative to this document: `./prompt.md`.")
+
+    _text: Text | None = PrivateAttr(None)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(value, Mapping):
+            model = handler({entry.key.text: entry.value for entry in value.entries})
+            model._node = value
+        elif isinstance(value, Scalar):
+            model = cls.model_construct(file="")
+            model._text = to_text(value)
+            model._node = Mapping((), value.range)
+        else:
+            raise wrong("a text, or `{file: ./prompt.md}`", value)
+        return model
+
+    @property
+    def text(self) -> Text | None:
+        """The text that stands here; None for one of a file."""
+        return self._text
+
+
+class StepsDef(Model):
+    """An entry of `defs.steps`: a list of steps, or one with `params`."""
+
+    params: MapOf[Decl] = Field(default_factory=dict, description="Name → type or declaration, given by `with`.")
+    description: PlainField | None = Field(None, description="What the steps do.")
+    steps: StepList = Field(description="The steps.")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(value, Mapping):
+            model = handler({entry.key.text: entry.value for entry in value.entries})
+            model._node = value
+        elif isinstance(value, Sequence):
+            model = handler({"steps": value})
+            model._node = Mapping((), value.range)
+        else:
+            raise wrong("a list of steps, or a mapping with `params` and `steps`", value)
+        return model
+
+    @model_validator(mode="after")
+    def _good_names(self) -> Self:
+        for name in self.params:
+            check_name(name, "parameter name")
+        return self
+
+
+class Defs(Model):
+    """What a document defines to use it in several places."""
+
+    schemas: MapOf[JsonField] = Field(default_factory=dict, description="Name → JSON Schema, or the path of one.")
+    regexes: MapOf[TextField] = Field(default_factory=dict, description="Name → regular expression.")
+    texts: MapOf[TextDef] = Field(default_factory=dict, description="Name → text or {file: path}; read as texts.name.")
+    steps: MapOf[StepsDef] = Field(default_factory=dict, description="Name → steps for `include`.")
+
+    @model_validator(mode="after")
+    def _good_names(self) -> Self:
+        for names in (self.schemas, self.regexes, self.texts, self.steps):
+            for name in names:
+                check_name(name)
+        return self
+
+
 class Limits(Model):
     """The program's own bounds; a host may lower them further."""
 
@@ -640,8 +738,8 @@ class Spec(Model):
     )
     model: PlainField | None = Field(None, description="The model to run on; the host may choose another.")
     defaults: Sampling | None = Field(None, description="Sampling defaults for every gen.")
-    use: JsonField | None = Field(None, description="Alias → path of another document.")
-    defs: JsonField | None = Field(None, description="Reusable schemas, regexes, texts and steps.")
+    use: MapOf[Use] = Field(default_factory=dict, description="Alias → path of another document, or {path, with}.")
+    defs: Defs | None = Field(None, description="Reusable schemas, regexes, texts and steps.")
     limits: Limits | None = Field(None, description="Bounds of a run.")
     steps: StepList = Field(description="The program.")
     tests: ListOf[Case] | None = Field(None, description="Tests.")
@@ -666,6 +764,8 @@ class Spec(Model):
             )
         for name in self.inputs:
             check_name(name, "input name")
+        for name in self.use:
+            check_name(name, "alias")
         return self
 
 

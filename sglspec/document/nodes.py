@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from sglspec.diagnostics import Position, Range
@@ -74,11 +75,13 @@ Node = Scalar | Sequence | Mapping
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A document's text (BOM dropped, CRLF kept as written) and the name it goes by in messages."""
+    """A document's text (BOM dropped, CRLF kept as written) and the name it goes by in messages. `path`: the file that
+    it was read from; None for a text from elsewhere, which has no folder."""
 
     name: str
     text: str
     format: Literal["yaml", "json"]
+    path: Path | None = None
 
     @cached_property
     def lines(self) -> list[str]:

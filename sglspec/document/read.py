@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,12 +19,12 @@ _LONE_CR = re.compile("\r(?!\n)")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def read_source(path: str | Path) -> Source:
-    """Reads a document from disk; `.json` files are JSON, all others YAML.
+def read_source(path: str | Path, name: str | None = None) -> Source:
+    """Reads a document from disk; `.json` files are JSON, all others YAML. `name`: as messages call it.
 
     Raises SpecError: S100 if the file cannot be read, S109 if it is too big, S113 if it is not UTF-8 text.
     """
-    name = str(path)
+    name = name or str(path)
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 4)  # a byte order mark does not count
@@ -36,7 +37,7 @@ def read_source(path: str | Path) -> Source:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(Diagnostic("S100", f"`{name}` cannot be read: {reason}.", file=name)) from None
-    return source_from_text(data, name)
+    return replace(source_from_text(data, name), path=Path(path))
 
 
 def source_from_text(text: str | bytes, name: str, format: Format | None = None) -> Source:

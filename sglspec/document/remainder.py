@@ -68,7 +68,7 @@ def _mark(root: Mapping, location: Location, kind: str, tag: str, faults: _Fault
             following = last.value if last is not None else None
         elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
             following = node.items[part]
-        elif isinstance(part, int):
+        elif isinstance(part, int) or (part == "steps" and isinstance(node, Sequence)):
             continue
         if following is None:
             break

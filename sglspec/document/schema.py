@@ -13,16 +13,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from sglspec.document.fields import TEMPLATE_MARK
+from sglspec.document.fields import TEMPLATE_MARK, TEXT_SCHEMA
 from sglspec.document.model import (
     CONSTRAINTS,
     LANGUAGE_VERSION,
-    NOT_YET_KEYS,
     SLUG,
     TYPE_WORD,
     VERBS,
     Case,
     Decl,
+    Defs,
     Fork,
     Gen,
     Limits,
@@ -31,6 +31,9 @@ from sglspec.document.model import (
     Sampling,
     Spec,
     Step,
+    StepsDef,
+    TextDef,
+    Use,
     Verb,
 )
 from sglspec.document.schema_fields import (
@@ -80,6 +83,13 @@ def editor_schema() -> Schema:
             "limits": _closed(Limits),
             "retry": _closed(Retry),
             "test": _closed(Case),
+            "use": _use(),
+            "use-mapping": _closed(Use),
+            "defs": _defs(),
+            "text": _text(),
+            "text-mapping": _closed(TextDef),
+            "step-list": _step_list(),
+            "step-list-mapping": _closed(StepsDef),
         },
     }
 
@@ -107,8 +117,7 @@ def _top_level() -> dict[str, Schema]:
         "propertyNames": name_keys("output name"),
         "errorMessage": "Expected a list of names, or a mapping from names to values.",
     }
-    for key in NOT_YET_KEYS:
-        properties[key] = _later(properties[key])
+    properties["use"]["propertyNames"] = name_keys("alias")
     for key, schema in properties.items():
         schema["markdownDescription"] = schema["description"]
         if key in EXAMPLES:
@@ -134,6 +143,44 @@ def _declaration() -> Schema:
         "if": {"type": "object"},
         "then": ref("declaration-mapping"),
         "else": {"enum": offered, "errorMessage": f"Expected a declaration or a type word: {words}."},
+    }
+
+
+def _use() -> Schema:
+    """A path, or a mapping."""
+    message = "Expected a path such as ./judge.sglspec.yaml, or a mapping with `path` and `with`."
+    return {
+        "if": {"type": "object"},
+        "then": ref("use-mapping"),
+        "else": {"type": "string", "errorMessage": message},
+    }
+
+
+def _defs() -> Schema:
+    schema = _closed(Defs)
+    for name in ("schemas", "regexes", "texts", "steps"):
+        schema["properties"][name]["propertyNames"] = name_keys("name")
+    message = "Expected a JSON Schema, or the path of one."
+    schema["properties"]["schemas"]["additionalProperties"] = {"type": ["object", "string"], "errorMessage": message}
+    return schema
+
+
+def _text() -> Schema:
+    """A text, or that of a file."""
+    return {"if": {"type": "object"}, "then": ref("text-mapping"), "else": TEXT_SCHEMA}
+
+
+def _step_list() -> Schema:
+    """A list of steps, or a mapping with `params`."""
+    return {
+        "if": {"type": "object"},
+        "then": ref("step-list-mapping"),
+        "else": {
+            "type": "array",
+            "minItems": 1,
+            "items": ref("step"),
+            "errorMessage": "Expected a list of steps, or a mapping with `params` and `steps`.",
+        },
     }
 
 
@@ -244,10 +291,6 @@ def _help(verb: Verb) -> str:
 def _field_name(verb: Verb) -> str:
     fields = verb.model.model_fields
     return next(name for name, field in fields.items() if (field.alias or name) == verb.name)
-
-
-def _later(schema: Schema) -> Schema:
-    return {**schema, "description": f"{schema['description']} {LATER}", "doNotSuggest": True}
 
 
 def _never(keys: list[str], message: str) -> Schema:

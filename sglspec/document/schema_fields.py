@@ -14,7 +14,21 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from sglspec.document.fields import NAME, TEMPLATE_MARK, Editor, one_or_many
-from sglspec.document.model import Case, Decl, Fork, Gen, Limits, Model, Retry, Return, Sampling
+from sglspec.document.model import (
+    Case,
+    Decl,
+    Defs,
+    Fork,
+    Gen,
+    Limits,
+    Model,
+    Retry,
+    Return,
+    Sampling,
+    StepsDef,
+    TextDef,
+    Use,
+)
 from sglspec.document.reasoning import PARSERS
 
 Schema = dict[str, Any]
@@ -25,6 +39,10 @@ DEFINITION_OF: dict[type[Model], str] = {
     Limits: "limits",
     Retry: "retry",
     Case: "test",
+    Use: "use",
+    Defs: "defs",
+    StepsDef: "step-list",
+    TextDef: "text",
 }
 """Models that fields hold → the names of their definitions."""
 

@@ -14,10 +14,11 @@ TERMINAL = ("run.succeeded", "run.failed", "run.cancelled")
 @dataclass(frozen=True, slots=True)
 class Event:
     """`type` is one of run.started, message.opened, message.closed, text, thinking, delta, generated, selected, bound,
-    tool.started, tool.finished, fork.opened, branch.started, branch.finished, join.finished,
-    context.joined, and the terminal types. `branch` is the branch path ("" is the main line, "3.1" the second branch
-    of the fork that is the run's third). `step` is the JSON pointer of the step. A `text` event with `joined` repeats
-    what branches wrote, now as part of their parent."""
+    tool.started, tool.finished, call.started, call.finished, fork.opened, branch.started, branch.finished,
+    join.finished, context.joined, and the terminal types. `branch` is the branch path ("" is the main line, "3.1" the
+    second branch of the fork that is the run's third, "call.2" a called program). `step` is the JSON pointer of the
+    step, in the document `file` if that is not the run's own; `call` the aliases by which its program was called. A
+    `text` event with `joined` repeats what branches wrote, now as part of their parent."""
 
     seq: int
     type: str
@@ -31,6 +32,12 @@ class Event:
         if self.step:
             out["step"] = self.step
         return out | self.data
+
+
+def keyed(event: Event) -> str | None:
+    """The key of what an event is about, as replies have it: its name, behind the aliases of the program it is in."""
+    name, call = event.data.get("name"), event.data.get("call")
+    return name if name is None or call is None else f"{call}.{name}"
 
 
 class EventLog:

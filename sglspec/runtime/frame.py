@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 import sglspec.expressions as ev
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program, Rendered
 from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, TraceToken, Usage
-from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.diagnostics import Diagnostic, Related, SpecError
 from sglspec.document.fields import Expr, Items, Param, Text
 from sglspec.document.model import Sampling
 from sglspec.document.nodes import Node, Scalar
@@ -122,6 +122,13 @@ class Frame:
         """An error in the author's own words, kept as they are."""
         return SpecError(replace(self.at(node), code=code, message=message))
 
+    def within(self, problem: SpecError, node: Node, message: str) -> SpecError:
+        """An error of included or called steps, with the place that they were named at."""
+        first, *rest = problem.diagnostics
+        document = self.program.document
+        related = Related(message, node.range, document.source.name)
+        return type(problem)(replace(first, related=(*first.related, related)), *rest)
+
     def engine_error(self, problem: EngineError, node: Node) -> SpecError:
         return self.error(ENGINE_CODES.get(problem.kind, "S713"), str(problem), node)
 
@@ -131,6 +138,10 @@ class Frame:
 
     def emit(self, type: str, node: Node | None = None, **data: Any) -> None:
         step = self.program.document.pointer(node) if node is not None else ""
+        if self.unit.file and step:
+            data["file"] = self.unit.file
+        if self.unit.label:
+            data["call"] = self.unit.label
         self.shared.log.add(type, self.path, step, **data)
 
     # -- evaluation ----------------------------------------------------------------------------------------------
@@ -281,6 +292,8 @@ class View:
         self._frame = frame
 
     def lookup(self, name: str) -> tuple[Value, Origin]:
+        if name == "texts":
+            return dict(self._frame.program.texts), "author"
         bound = self._frame.scope.get(name)
         if bound is None:
             if self._frame.lenient:

@@ -12,6 +12,7 @@ from sglspec.document.model import (
     AnyStep,
     Assistant,
     Break,
+    Call,
     Capture,
     Check,
     Continue,
@@ -20,6 +21,7 @@ from sglspec.document.model import (
     Fork,
     Gen,
     If,
+    Include,
     Match,
     Messages,
     Raw,
@@ -34,9 +36,11 @@ from sglspec.document.model import (
     User,
     While,
 )
+from sglspec.runtime.call import run_call
 from sglspec.runtime.fork import loop_record, run_fork
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.generate import close_role, open_role, run_gen, run_select
+from sglspec.runtime.include import run_include
 from sglspec.runtime.scope import Bound
 from sglspec.runtime.scratch import run_scratch
 from sglspec.runtime.signals import BreakLoop, NextRound, ReturnProgram, Signal
@@ -188,6 +192,14 @@ async def _scratch(frame: Frame, step: Scratch) -> None:
     await run_scratch(frame, step, run_steps)
 
 
+async def _include(frame: Frame, step: Include) -> None:
+    await run_include(frame, step, run_steps)
+
+
+async def _call(frame: Frame, step: Call) -> None:
+    await run_call(frame, step, run_steps)
+
+
 async def _return(frame: Frame, step: Return) -> None:
     if step.values is None:
         raise ReturnProgram(None)
@@ -225,6 +237,8 @@ HANDLERS: dict[type[Any], Callable[[Frame, Any], Awaitable[None]]] = {
     Continue: _continue,
     Fork: _fork,
     Scratch: _scratch,
+    Include: _include,
+    Call: _call,
     Tool: run_tool,
     Return: _return,
     Fail: _fail,

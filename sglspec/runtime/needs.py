@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sglspec.analysis.program import Program
-from sglspec.analysis.sites import every_step
 from sglspec.analysis.tooluse import unknown_tool
 from sglspec.backends.base import Backend, EngineError
 from sglspec.diagnostics import Diagnostic, sentence
@@ -18,7 +17,7 @@ FALLBACK = "With `fallback: concat` beside it, the text of the branches is compu
 def unmet(program: Program, backend: Backend) -> Iterator[Diagnostic]:
     """A diagnostic for each thing that the program asks for and the backend cannot do (S603, S604, S606)."""
     document = program.document
-    if program.chat:
+    if program.chats():
         try:
             backend.require_chat()
         except EngineError as problem:
@@ -26,15 +25,15 @@ def unmet(program: Program, backend: Backend) -> Iterator[Diagnostic]:
             yield document.diagnostic(code, sentence(str(problem)), program.spec.key("steps"))
     if backend.capabilities.concat_kv:
         return
-    for step in every_step(program.spec.steps):
+    for owner, step in program.expanded(calls=True):
         if isinstance(step, Fork) and step.join == "concat_kv" and step.fallback is None:
             message = f"the backend cannot do `join: concat_kv` with the model `{backend.model_name}`"
-            yield document.diagnostic("S606", message, step.at("join"), help=FALLBACK)
+            yield owner.document.diagnostic("S606", message, step.at("join"), help=FALLBACK)
 
 
 def unknown_tools(program: Program, shared: Shared) -> Iterator[Diagnostic]:
     """S320 for each tool that the host does not offer, where tools are to run."""
     if shared.backend.capabilities.tools:
-        for step in every_step(program.spec.steps):
-            if isinstance(step, Tool) and (problem := unknown_tool(program.document, step, shared.tools)):
+        for owner, step in program.expanded(calls=True):
+            if isinstance(step, Tool) and (problem := unknown_tool(owner.document, step, shared.tools)):
                 yield problem

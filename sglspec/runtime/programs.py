@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import cast
 
 from sglspec.backends.base import Session
@@ -11,6 +13,7 @@ from sglspec.diagnostics import SpecError
 from sglspec.runtime.context import Transcript
 from sglspec.runtime.fork import RunSteps, first_error
 from sglspec.runtime.frame import Frame, Shared
+from sglspec.runtime.limits import LimitReached
 from sglspec.runtime.scope import Bound, Scope
 from sglspec.runtime.signals import ReturnProgram
 from sglspec.runtime.unit import Unit
@@ -60,6 +63,22 @@ async def _outputs(frame: Frame, returned: ReturnProgram | None) -> dict[str, Bo
     return {target.name: Bound(*await frame.lenient_value(value.node)) for target, value in declared.values}
 
 
+@asynccontextmanager
+async def in_time(unit: Unit) -> AsyncGenerator[None]:
+    """The seconds that a program allows itself, as a part of a run. Raises LimitReached (S706)."""
+    seconds, declared = unit.limits.bounds.seconds, unit.program.spec.limits
+    limit = asyncio.timeout(None if math.isinf(seconds) else seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        document, node = unit.program.document, declared.at("seconds") if declared is not None else None
+        message = f"The program `{unit.program.name}` took longer than {seconds:g} seconds."
+        raise LimitReached(document.diagnostic("S706", message, node or document.root)) from None
+
+
 def _innermost(problem: BaseException) -> BaseException:
     """The first exception inside nested groups: what really happened."""
     while isinstance(problem, BaseExceptionGroup):
@@ -67,4 +86,4 @@ def _innermost(problem: BaseException) -> BaseException:
     return problem
 
 
-__all__ = ["main_line", "run_program"]
+__all__ = ["in_time", "main_line", "run_program"]

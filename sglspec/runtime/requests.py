@@ -295,8 +295,8 @@ def _bias(given: dict[str, float] | None) -> tuple[tuple[int, float], ...]:
 
 
 async def prepare_constraints(frame: Frame) -> None:
-    """At a run's start, tell the backend all constraints that are known by then: constants, and what depends on inputs
-    alone. One that is wrong is reported where it is reached."""
+    """When a program starts, tell the backend all constraints that are known by then: constants, those of programs that
+    it uses too, and what depends on inputs alone. One that is wrong is reported where it is reached."""
     program, inserted = frame.program, frame.unit.constraints
     for step in every_step(program.spec.steps):
         if isinstance(step, Gen) and step not in program.constraints and _of_inputs(program, step):
@@ -304,7 +304,8 @@ async def prepare_constraints(frame: Frame) -> None:
                 constraint = await _constraint(frame, step)
                 if constraint is not None:
                     inserted[step] = constraint
-    frame.shared.backend.prepare([c.grammar for c in (*program.constraints.values(), *inserted.values())])
+    known = [constraint for one in program.all() for constraint in one.constraints.values()]
+    frame.shared.backend.prepare([constraint.grammar for constraint in (*known, *inserted.values())])
 
 
 def _of_inputs(program: Program, step: Gen) -> bool:

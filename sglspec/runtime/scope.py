@@ -66,6 +66,10 @@ class Scope:
             self._names[name] = Pending(gathered)
             self.written.add(name)
 
+    def held(self, name: str) -> Bound | Pending | None:
+        """The value, or the promise of one."""
+        return self._names.get(name)
+
     def unbind(self, name: str) -> None:
         self._names.pop(name, None)
 

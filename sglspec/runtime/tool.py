@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import sglspec.expressions as ev
+from sglspec.analysis.program import reply_keys
 from sglspec.backends.base import EngineError, ToolReplies
 from sglspec.diagnostics import SpecError
 from sglspec.diagnostics.suggest import nearest
@@ -21,12 +22,13 @@ from sglspec.runtime.threads import ToolThreads
 from sglspec.tools import Tool, ToolError, result_value
 
 NOT_CAUGHT = ("S710", "S711")
-"""Errors of the script, not of the tool: `on_error` does not hide them."""
+"""Errors of the script, not of the tool or program: `on_error` does not hide them."""
 
 
 async def run_tool(frame: Frame, step: ToolStep) -> None:
     tool = frame.shared.tools.find(step.tool)
-    frame.emit("tool.started", step.verb_node, tool=step.tool)
+    name = reply_keys(step)[0]
+    frame.emit("tool.started", step.verb_node, tool=step.tool, name=name)
     error: SpecError | None = None
     value: Value = None
     try:
@@ -39,7 +41,7 @@ async def run_tool(frame: Frame, step: ToolStep) -> None:
         error = problem
         value = error_value(problem) if step.on_error == "keep" else None
     face = error.diagnostics[0].as_dict() if error is not None else None
-    frame.emit("tool.finished", step.verb_node, tool=step.tool, error=face)
+    frame.emit("tool.finished", step.verb_node, tool=step.tool, name=name, error=face)
     await _bind(frame, step, value)
 
 
@@ -81,7 +83,7 @@ async def _answer(frame: Frame, step: ToolStep, tool: Tool | None, arguments: di
     """The tool's result as a value without secrets. Raises S716, S717, and for a script S710."""
     if not frame.shared.backend.capabilities.tools:
         try:
-            return cast("ToolReplies", frame.session).tool_reply(_labels(step))
+            return cast("ToolReplies", frame.session).tool_reply(reply_keys(step))
         except EngineError as problem:
             raise frame.engine_error(problem, step.verb_node) from None
     assert tool is not None, "the run was checked against its tools"
@@ -105,12 +107,6 @@ async def _answer(frame: Frame, step: ToolStep, tool: Tool | None, arguments: di
         message = f"{type(problem).__name__}: {problem}"
     message = frame.shared.masked(f"the tool `{tool.name}` failed: {message}")
     raise frame.error("S716", message, step.verb_node) from None
-
-
-def _labels(step: ToolStep) -> list[str]:
-    """The keys of a scripted reply: the step's id, its variable, the tool's name."""
-    target = step.into.target if step.into is not None else None
-    return [*([step.id] if step.id else []), *([target.name] if target is not None else []), step.tool]
 
 
 async def _call(tool: Tool, arguments: dict[str, Any], threads: ToolThreads) -> Any:

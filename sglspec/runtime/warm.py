@@ -62,14 +62,16 @@ class _Beginning:
         while known < len(template.body):
             reads = reads_of_template(template.body[known : known + 1])
             # what a function of the run gives is not known before it
-            if any(use.name not in self._names for use in reads.names) or {*reads.functions} & {*ev.SCOPE_FUNCTIONS}:
+            if any(use.name not in self._names for use in reads.names if use.name != "texts") or {*reads.functions} & {
+                *ev.SCOPE_FUNCTIONS
+            }:
                 self._ended = True
                 break
             known += 1
         if self._ended:
             template = dataclasses.replace(template, body=template.body[:known], single=None, ends_in_tag_line=False)
         try:
-            segments = ev.render(template, _View(self._names))
+            segments = ev.render(template, _View(self._program, self._names))
         except ev.EvaluationError:  # a run will say so
             self._ended = True
             return
@@ -77,10 +79,13 @@ class _Beginning:
 
 
 class _View:
-    def __init__(self, names: Mapping[str, Any]) -> None:
+    def __init__(self, program: Program, names: Mapping[str, Any]) -> None:
+        self._program = program
         self._names = names
 
     def lookup(self, name: str) -> tuple[ev.Value, ev.Origin]:
+        if name == "texts":
+            return dict(self._program.texts), "author"
         return self._names[name], "input"
 
     def meta(self, name: str) -> ev.Value:

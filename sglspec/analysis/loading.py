@@ -1,0 +1,125 @@
+"""From a source to a checked program, with every other document that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sglspec.analysis.check import check
+from sglspec.analysis.definitions import Place
+from sglspec.analysis.program import Program, Used
+from sglspec.analysis.reuse import MAX_NESTING
+from sglspec.diagnostics import Report, SpecError
+from sglspec.document.files import Files, Folder, Found, PathFault
+from sglspec.document.load import Document, Partial, read_document
+from sglspec.document.model import Use
+from sglspec.document.nodes import Node, Source
+from sglspec.tools import Tools
+
+
+def load_program(
+    source: Source, report: Report, tools: Tools | None = None, roots: Sequence[Path] = ()
+) -> Program | None:
+    """Reads, validates and checks. None when the report has errors.
+
+    tools: what the host offers; when None, a tool that is not known is a warning. roots: folders whose files the
+    document may use, beside its own folder if it is a file; one that is not stands in the first of them.
+    """
+    files = Files(source, roots)
+    loader = _Loader(report, tools, files)
+    own = Found(source.path.resolve(), source.name) if source.path is not None else None
+    program = loader.load(source, files.start, (own,) if own is not None else ())
+    report.texts |= {one.name: one.text for one in files.sources}
+    if program is not None:
+        _models(program, report)
+    return None if report.has_errors else program
+
+
+@dataclass(slots=True)
+class _Loader:
+    report: Report
+    tools: Tools | None
+    files: Files
+    programs: dict[Path, Program | None] = field(default_factory=dict[Path, "Program | None"])
+
+    def load(self, source: Source, folder: Folder | None, chain: tuple[Found, ...]) -> Program | None:
+        """A document and what it uses. `chain`: the files that lead to it, itself included."""
+        before = Report(source.name)
+        document = read_document(source, before)
+        self.report.extend(before.sorted())
+        if isinstance(document, Partial):
+            _check_rest(document, source, self.report)
+        if not isinstance(document, Document):
+            return None
+        used = {alias: self._used(document, alias, use, folder, chain) for alias, use in document.spec.use.items()}
+        own = Report(source.name)
+        program = check(document, own, self.tools, used, Place(self.files, folder))
+        self.report.extend(own.sorted())
+        return program
+
+    def _used(
+        self, document: Document, alias: str, use: Use, folder: Folder | None, chain: tuple[Found, ...]
+    ) -> Used | None:
+        try:
+            found = self.files.find(folder, use.path)
+            circle = next((index for index, one in enumerate(chain) if one.path == found.path), None)
+            if circle is not None:
+                names = [one.name for one in (*chain[circle:], found)]
+                message = f"documents use one another in a circle: {' → '.join(names)}"
+                raise PathFault("S122", message, "Move what both need into a third document.")
+            if len(chain) >= MAX_NESTING:
+                raise PathFault("S122", f"documents use one another more than {MAX_NESTING} deep")
+            if found.path not in self.programs:
+                source = self.files.read(found)
+                self.programs[found.path] = self.load(source, found.folder, (*chain, found))
+            program = self.programs[found.path]
+        except PathFault as fault:
+            self._fault(document, fault, use.place)
+            return None
+        except SpecError as error:
+            self.report.extend(error.diagnostics)
+            return None
+        return Used(alias, program, use.args or {}) if program is not None else None
+
+    def _fault(self, document: Document, fault: PathFault, node: Node) -> None:
+        self.report.add(document.diagnostic(fault.code, fault.message, node, help=fault.help))
+
+
+def _models(program: Program, report: Report) -> None:
+    """All programs of a run share one model."""
+    wanted = program.spec.model
+    for one in program.all():
+        for alias, used in one.used.items():
+            model = used.program.spec.model
+            if model is not None and model != wanted:
+                runs = f"this one on `{wanted}`" if wanted is not None else "this one names none"
+                message = f"`{alias}` wants the model `{model}`, and {runs}: a run has one model"
+                help = "Write the same `model` in both, or leave it out in the other one."
+                report.add(one.document.diagnostic("S620", message, one.spec.use[alias].place, help=help))
+
+
+SURE = frozenset(
+    {
+        "S211", "S250", "S251", "S252", "S253", "S254", "S255", "S301", "S304", "S308", "S406", "S501", "S502", "S503",
+        "S504", "S505", "S506", "S507", "S508",
+    }
+)  # fmt: skip
+"""What is wrong whatever stands elsewhere; for unknown names (S301) see `_check_rest`."""
+
+
+def _check_rest(partial: Partial, source: Source, report: Report) -> None:
+    """The errors of a document whose structure has faults: those that cannot come from what is left out."""
+    found = Report(source.name)
+    check(partial.document, found)
+    for problem in found.sorted():
+        place = problem.range
+        if problem.code not in SURE or place is None:
+            continue
+        text = source.text[source.offset(place.start) : source.offset(place.end)].strip("\"'")
+        if problem.code == "S301" and (text in partial.lost or not partial.names_known):
+            continue
+        report.add(problem)
+
+
+__all__ = ["load_program"]
