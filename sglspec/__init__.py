@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sglspec.api import Model, Program, Stream, SyncStream, arun, batch, check, load, run, stream
-    from sglspec.batches import RowResult
+    from sglspec.batches import Measured, Metrics, RowResult
     from sglspec.diagnostics import Diagnostic, SpecError
     from sglspec.runtime.events import Event
     from sglspec.runtime.result import Result
@@ -17,15 +17,15 @@ _HOMES = {
     "sglspec.api": (
         "Model", "Program", "Stream", "SyncStream", "arun", "batch", "check", "load", "run", "stream",
     ),
-    "sglspec.batches": ("RowResult",),
+    "sglspec.batches": ("Measured", "Metrics", "RowResult"),
     "sglspec.diagnostics": ("Diagnostic", "SpecError"),
     "sglspec.runtime.events": ("Event",),
     "sglspec.runtime.result": ("Result",),
 }  # fmt: skip
 
 __all__ = [
-    "Diagnostic", "Event", "Model", "Program", "Result", "RowResult", "SpecError", "Stream", "SyncStream",
-    "__version__", "arun", "batch", "check", "load", "run", "stream",
+    "Diagnostic", "Event", "Measured", "Metrics", "Model", "Program", "Result", "RowResult", "SpecError", "Stream",
+    "SyncStream", "__version__", "arun", "batch", "check", "load", "run", "stream",
 ]  # fmt: skip
 
 

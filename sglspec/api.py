@@ -20,6 +20,7 @@ from sglspec.batches import (
     Batch,
     BatchOptions,
     Columns,
+    Metrics,
     OnError,
     Order,
     RawRow,
@@ -121,6 +122,7 @@ class BatchSettings(TypedDict, total=False):
     fresh: bool
     retry_failed: bool
     seed: int
+    metrics: Metrics | None
 
 
 class Stream:
@@ -289,18 +291,19 @@ class Program:
         fresh: bool = False,
         retry_failed: bool = False,
         seed: int = 0,
+        metrics: Metrics | None = None,
     ) -> AsyncGenerator[RowResult, None]:
         """Run every row: mappings of inputs, or a file of JSON Lines, CSV or Parquet.
 
         columns: input → column of another name. keep: columns that go into the results. few_shot: an input that is
-        filled with so many other rows, of the same kind or from `few_shot_from`. shard: (part, parts). output: a
-        file that results are appended to; rows that are in it are not run, and not given. The rest as for
-        `sglspec batch`. ValueError for numbers that no batch can have.
+        filled with so many other rows, of the same kind or from `few_shot_from`. shard: (part, parts). output: a file
+        that results are appended to; rows that are in it are not run, and not given. metrics: counts all rows, those
+        too. The rest as for `sglspec batch`. ValueError for numbers that no batch can have.
         """
         chosen = Columns(self.checked.inputs, self.bound, dict(columns or {}), tuple(keep))
         options = BatchOptions(
             concurrency, order, on_error, max_errors, limit, shard, None if output is None else Path(output),
-            fresh, retry_failed, seed,
+            fresh, retry_failed, seed, metrics,
         )  # fmt: skip
         if few_shot is not None:
             pool = rows if few_shot_from is None else few_shot_from

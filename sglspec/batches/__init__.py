@@ -6,6 +6,7 @@ The package is not named `batch`, because `sglspec.batch` is the function.
 from sglspec.batches.batch import Batch
 from sglspec.batches.columns import Columns
 from sglspec.batches.journal import NotAJournal
+from sglspec.batches.metrics import Measured, Metrics
 from sglspec.batches.options import CONCURRENCY, BatchOptions, OnError, Order
 from sglspec.batches.rows import RawRow, given_rows, read_rows
 from sglspec.batches.run import RowResult
@@ -15,6 +16,8 @@ __all__ = [
     "Batch",
     "BatchOptions",
     "Columns",
+    "Measured",
+    "Metrics",
     "NotAJournal",
     "OnError",
     "Order",

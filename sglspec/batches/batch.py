@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 from sglspec.analysis.program import Program
 from sglspec.backends.base import Backend
@@ -13,7 +14,7 @@ from sglspec.batches.journal import Journal
 from sglspec.batches.options import BatchOptions
 from sglspec.batches.rows import RawRow
 from sglspec.batches.run import RowResult, RowRunner
-from sglspec.batches.source import RowSource
+from sglspec.batches.source import Row, RowSource
 
 
 class Batch:
@@ -25,6 +26,7 @@ class Batch:
         self._columns = columns
         self._options = options
         self._journal: Journal | None = None
+        self._measured: dict[int, Mapping[str, Any]] = {}
         self.stopped = False
 
     @property
@@ -41,11 +43,12 @@ class Batch:
         Raises SpecError for a file of rows that cannot be read, NotAJournal and OSError for the output.
         """
         options = self._options
-        rows = RowSource(self._program, self._columns, backend.model_name, options).rows(raw)
+        rows = self._noted(RowSource(self._program, self._columns, backend.model_name, options).rows(raw))
         if options.output is None:
             runner = RowRunner(self._program, backend, options)
             async with aclosing(runner.run(rows)) as results:
                 async for result in results:
+                    self._count(result)
                     yield result
             self.stopped = runner.stopped
             return
@@ -53,11 +56,29 @@ class Batch:
         runner = RowRunner(self._program, backend, replace(options, order="completed"))
         with Journal(options.output, options.runs_failed_again, options.fresh) as journal:
             self._journal = journal
-            left = journal.left(rows)
+            left = journal.left(rows, self._count_done if options.metrics is not None else None)
             async with aclosing(runner.run(left, lambda: journal.kept_failed)) as results:
                 async for result in results:
                     journal.append(result.as_dict())
+                    self._count(result)
                     yield result
             self.stopped = runner.stopped
             if not self.stopped:
                 journal.finish(options.order == "input", options.partial)
+
+    def _noted(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """Remember what metrics read of the rows that run."""
+        for row in rows:
+            if self._options.metrics is not None:
+                self._measured[row.number] = row.measured
+            yield row
+
+    def _count(self, result: RowResult) -> None:
+        if (metrics := self._options.metrics) is not None:
+            columns = self._measured.pop(result.row)
+            metrics.add(result.row, result.status == "succeeded", result.outputs, columns)
+
+    def _count_done(self, row: Row, record: dict[str, Any]) -> None:
+        if (metrics := self._options.metrics) is not None:
+            columns = self._measured.pop(row.number)
+            metrics.add(row.number, record["status"] == "succeeded", record["outputs"], columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -68,8 +68,9 @@ class Journal:
             self._file.close()
         self._lock.release()
 
-    def left(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows that are not done. All that are asked for make up the batch when it ends (`finish`)."""
+    def left(self, rows: Iterable[Row], done: Callable[[Row, dict[str, Any]], None] | None = None) -> Iterator[Row]:
+        """The rows that are not done. All that are asked for make up the batch when it ends (`finish`). done: called
+        with each of the others, and its record."""
         for row in rows:
             key = int(row.key, 16)
             self._asked[row.number] = key
@@ -79,6 +80,10 @@ class Journal:
             else:
                 self.kept += 1
                 self.kept_failed += not self._good[place]
+                if done is not None:
+                    file = self._opened()
+                    file.seek(self._offsets[place])
+                    done(row, json.loads(file.readline()))
 
     def append(self, record: dict[str, Any]) -> None:
         """Write a record through to the operating system: a process that is killed loses none."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sglspec.batches.metrics import Metrics
+
 CONCURRENCY = 32
 """Rows at a time. The local engine lets in those that it has memory for, and more rows than this bring a CPU nothing:
 a step then holds all the tokens that pay."""
@@ -21,7 +23,7 @@ class BatchOptions:
 
     limit: of how many rows; shard: which part of how many, (1, 1) for all. output: a file that results are appended to
     and that a next start goes on with; fresh: what is in it is thrown away first; retry_failed: rows in it that did not
-    succeed are run again. seed: what the seeds of all rows come from.
+    succeed are run again. seed: what the seeds of all rows come from. metrics: what to count.
     """
 
     concurrency: int = CONCURRENCY
@@ -34,6 +36,7 @@ class BatchOptions:
     fresh: bool = False
     retry_failed: bool = False
     seed: int = 0
+    metrics: Metrics | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for numbers that no batch can have."""

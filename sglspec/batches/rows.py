@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from pydantic_core import to_jsonable_python
+
 from sglspec.analysis.inputs import coerce_text
 from sglspec.diagnostics import Diagnostic, SpecError, sentence
 from sglspec.document.model import Decl
@@ -110,7 +112,8 @@ def _parquet(path: Path) -> Iterator[RawRow]:
         file = parquet.ParquetFile(path)
         for batch in file.iter_batches(batch_size=256):
             for row in batch.to_pylist():
-                yield RawRow(row)
+                # dates, decimals and bytes as JSON has them
+                yield RawRow(to_jsonable_python(row, bytes_mode="base64", fallback=str))
 
 
 @contextmanager

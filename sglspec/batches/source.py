@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -22,13 +22,15 @@ _NO_PART = ("$schema", "description", "tests")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that is ready to run. number: from 1; key: see `RowSource`; problem: why it cannot run."""
+    """A row that is ready to run. number: from 1; key: see `RowSource`; problem: why it cannot run; measured: columns
+    that metrics read, which change nothing."""
 
     number: int
     key: str
     inputs: Mapping[str, Any]
     kept: Mapping[str, Any]
     problem: tuple[Diagnostic, ...] = ()
+    measured: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def seed(self) -> int:
@@ -67,7 +69,10 @@ class RowSource:
         key = digest(self._digest, content, kept, raw.source.hex())
         number_of_equals = self._seen[short := int(key[:16], 16)]
         self._seen[short] += 1
-        return Row(number, digest(key, number_of_equals) if number_of_equals else key, inputs, kept, problem)
+        metrics = self._options.metrics
+        measured = {name: (raw.values or {}).get(name) for name in (metrics.columns if metrics is not None else ())}
+        key = digest(key, number_of_equals) if number_of_equals else key
+        return Row(number, key, inputs, kept, problem, measured)
 
 
 def digest_of(program: Program) -> str:

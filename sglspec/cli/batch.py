@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sglspec.cli.options import EngineOption, RootOption, folders, one_of, whole_number, wrong
+
+if TYPE_CHECKING:
+    from sglspec.batches.metrics import Metrics
 
 
 class Order(StrEnum):
@@ -52,6 +55,20 @@ def batch(
     few_shot_from: Annotated[
         str | None, typer.Option("--few-shot-from", metavar="FILE", help="The rows to take them from, instead of ROWS.")
     ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="METRIC",
+            help="accuracy:OUTPUT=COLUMN, mean:OUTPUT or vote:OUTPUT[=COLUMN]. Can be repeated.",
+        ),
+    ] = None,
+    by: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Metrics by group, too. Can be repeated.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="At the end, print the counts and metrics as one JSON object.")
+    ] = False,
     concurrency: Annotated[str, typer.Option(metavar="NUMBER", help="Rows at a time.")] = "32",
     order: Annotated[
         str, typer.Option(metavar="input|completed", help="The order of the results: as the rows, or as they end.")
@@ -90,6 +107,8 @@ def batch(
     for given, option in ((retry_failed, "--retry-failed"), (fresh, "--fresh")):
         if output is None and given:
             raise wrong("It says what to do with the rows in a file. Name it with -o.", option)
+    if json and output is None:
+        raise wrong("Results go to standard output. Send them to a file with -o.", "--json")
     examples = None if few_shot is None else _examples(few_shot, few_shot_from or rows)
     if few_shot is None and few_shot_from is not None:
         raise wrong("It says where examples come from. Say which input they fill with --few-shot.", "--few-shot-from")
@@ -108,10 +127,22 @@ def batch(
         fresh,
         retry_failed,
         whole_number(seed, "--seed", 0, 2**64 - 1, "0 to 2^64 - 1"),
+        _metrics(metrics or [], by or []),
     )
     given = tuple(mapping or ()), tuple(keep or ()), tuple(inputs or ()), tuple(settings or ())
-    job = BatchJob(spec, rows, *given, examples, options, backend, model, tuple(engine or ()), folders(root))
+    job = BatchJob(spec, rows, *given, examples, options, backend, model, tuple(engine or ()), json, folders(root))
     raise typer.Exit(perform(job))
+
+
+def _metrics(metrics: list[str], by: list[str]) -> Metrics | None:
+    from sglspec.batches.metrics import Metrics
+
+    if by and not metrics:
+        raise wrong("It says by what metrics are grouped. Name one with --metric.", "--by")
+    try:
+        return Metrics(*metrics, by=by) if metrics else None
+    except ValueError as error:
+        raise wrong(f"{error}.", "--metric") from None
 
 
 def _examples(text: str, rows: str) -> tuple[str, int, Path]:

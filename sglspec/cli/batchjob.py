@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sglspec import backends
 from sglspec.analysis.program import Program
 from sglspec.backends import Backend
 from sglspec.backends.switches import split_switches
-from sglspec.batches import Batch, BatchOptions, Columns, NotAJournal, RawRow, RowResult, read_rows
+from sglspec.batches import Batch, BatchOptions, Columns, Measured, NotAJournal, RawRow, RowResult, read_rows
 from sglspec.batches.rows import json_lines
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.documents import load
@@ -27,7 +28,7 @@ from sglspec.cli.job import close
 from sglspec.cli.live import StatusLine
 from sglspec.cli.options import wrong
 from sglspec.cli.stdin import StandardInput
-from sglspec.cli.streams import note, put, to_json
+from sglspec.cli.streams import note, printable, put, to_json
 from sglspec.diagnostics import SpecError
 
 
@@ -46,6 +47,7 @@ class BatchJob:
     backend: str | None
     model: str | None
     engine: tuple[str, ...]
+    json: bool
     roots: tuple[Path, ...] = ()
 
 
@@ -57,6 +59,7 @@ def perform(job: BatchJob) -> int:
         program = load(job.spec, stdin, texts, roots=job.roots)
         bound = read_settings(program, job.inputs, job.settings, stdin, texts)
         columns = _columns(job, program, bound)
+        _check_metrics(job, program)
         with Interrupts() as interrupts:
             batch = _Batch(job, program, columns, engine, texts)
             try:
@@ -87,6 +90,15 @@ def _columns(job: BatchJob, program: Program, bound: dict[str, Any]) -> Columns:
         return columns.with_examples(name, count, read_rows(file), job.options.seed)
     except SpecError as error:
         raise Refused(USAGE, error.diagnostics) from None
+
+
+def _check_metrics(job: BatchJob, program: Program) -> None:
+    outputs = program.spec.outputs
+    known = [target.name for target in outputs.names] if outputs is not None else list(program.bindable)
+    for metric in job.options.metrics.metrics if job.options.metrics is not None else ():
+        name = metric.output.split(".")[0]
+        if name not in known:
+            raise wrong(f"The program has no output `{name}`; it has {', '.join(known) or 'none'}.", "--metric")
 
 
 def _mapping(job: BatchJob, program: Program, bound: dict[str, Any]) -> dict[str, str]:
@@ -196,3 +208,28 @@ class _Batch:
         parts += [f"{self._all_failed:,} failed"] if self._all_failed else []
         parts += [remark] if remark else []
         note(f"sglspec: {', '.join(parts)}")
+        metrics = self._job.options.metrics.results() if self._job.options.metrics is not None else []
+        for line in _lines(metrics):
+            note(line)
+        if self._job.json:
+            counts = {"rows": total, "from_before": kept, "failed": self._all_failed}
+            put(to_json(counts | {"metrics": [one.as_dict() for one in metrics]}))
+
+
+_GROUPS = 20
+"""Groups of a metric that are printed."""
+
+
+def _lines(metrics: list[Measured]) -> Iterator[str]:
+    """Metrics for people: each over all rows, and some of its groups below."""
+    groups = 0
+    for one, following in zip_longest(metrics, metrics[1:]):
+        groups = groups + 1 if one.by else 0
+        if groups <= _GROUPS:
+            value = "none" if one.value is None else f"{one.value:.4g}"
+            choice = f" {to_json(one.choice, indent=None)}" if one.choice is not None else ""
+            left = f", {one.left_out:,} left out" if one.left_out else ""
+            name = "  " + ", ".join(f"{k}={v}" for k, v in one.by.items()) if one.by else one.metric
+            yield printable(f"{name} {value}{choice} ({one.rows:,} row{'' if one.rows == 1 else 's'}{left})")
+        elif following is None or not following.by:
+            yield f"  … and {groups - _GROUPS:,} more groups; --json prints all"

@@ -7,10 +7,13 @@ import random
 import signal
 import subprocess
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from .conftest import command, environment
 
@@ -70,11 +73,12 @@ def test_csv(batch, write):
 
 
 def test_parquet(batch, tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet  # pyright: ignore[reportMissingImports]
-
-    parquet.write_table(pyarrow.table({"q": ["x", "y"], "n": [2, 3]}), tmp_path / "rows.parquet")
-    assert [one["status"] for one in records(batch("rows.parquet").out)] == ["succeeded", "failed"]
+    day, raw = date(2026, 1, 2), b"\xff"
+    table = pyarrow.table({"q": ["x", "y"], "n": [2, 3], "day": [day, None], "raw": [raw, raw]})
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    found = records(batch("rows.parquet", "--keep", "day", "--keep", "raw").out)
+    assert [one["status"] for one in found] == ["succeeded", "failed"]
+    assert [one["columns"] for one in found] == [{"day": "2026-01-02", "raw": "_w=="}, {"day": None, "raw": "_w=="}]
 
 
 @pytest.mark.parametrize("head", ["sglspec: v1", "# a remark\nsglspec:   v1\ndescription: new"])
@@ -314,3 +318,52 @@ def test_examples_from_other_rows(cli, write):
         assert says in done.err
     done = cli("batch", "shots.yaml", "-", "--few-shot", "shots=1", "--backend", "scripted")
     assert done.code == 2 and "--few-shot-from" in done.err
+
+
+def test_metrics(batch, write):
+    write("replies.yaml", "a: yes\n")
+    rows = [
+        {"q": str(i), "n": 1 + 4 * (i == 3), "gold": "yes" if i % 3 else "no", "lang": "en" if i < 6 else "fr"}
+        for i in range(10)
+    ]
+    write("rows.jsonl", lines(*rows))
+    arguments = ("rows.jsonl", "-o", "out.jsonl", "--metric", "accuracy:a=gold", "--metric", "vote:a", "--by", "lang")
+    done = batch(*arguments, "--json")
+    # a row that failed is wrong, and has no vote
+    expected = {
+        "rows": 10, "from_before": 0, "failed": 1,
+        "metrics": [
+            {"metric": "accuracy:a=gold", "by": {}, "value": 0.6, "rows": 10, "left_out": 0},
+            {"metric": "accuracy:a=gold", "by": {"lang": "en"}, "value": 4 / 6, "rows": 6, "left_out": 0},
+            {"metric": "accuracy:a=gold", "by": {"lang": "fr"}, "value": 0.5, "rows": 4, "left_out": 0},
+            {"metric": "vote:a", "by": {}, "value": 1.0, "rows": 9, "left_out": 1},
+            {"metric": "vote:a", "by": {"lang": "en"}, "value": 1.0, "rows": 5, "left_out": 1, "choice": "yes"},
+            {"metric": "vote:a", "by": {"lang": "fr"}, "value": 1.0, "rows": 4, "left_out": 0, "choice": "yes"},
+        ],
+    }  # fmt: skip
+    assert json.loads(done.out) == expected
+    assert done.err.endswith(
+        "accuracy:a=gold 0.6 (10 rows)\n  lang=en 0.6667 (6 rows)\n  lang=fr 0.5 (4 rows)\n"
+        'vote:a 1 (9 rows, 1 left out)\n  lang=en 1 "yes" (5 rows, 1 left out)\n  lang=fr 1 "yes" (4 rows)\n'
+    )
+    # rows from before count, also by other columns than then
+    again = json.loads(batch("rows.jsonl", "-o", "out.jsonl", "--metric", "accuracy:a=gold", "--json").out)
+    assert again == {"rows": 10, "from_before": 10, "failed": 1, "metrics": expected["metrics"][:1]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--metric", "accuracy:b=gold"), "no output `b`; it has a"),
+        (("--metric", "accuracy:a"), "accuracy:OUTPUT=COLUMN"),
+        (("--metric", "mean:a=b"), "mean:OUTPUT"),
+        (("--metric", "median:a"), "is not of the form"),
+        (("--by", "lang"), "--metric"),
+        (("--json",), "-o"),
+    ],
+)
+def test_metrics_that_are_none(batch, write, arguments, says: str):
+    write("rows.jsonl", lines({"q": "x"}))
+    done = batch("rows.jsonl", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
