@@ -13,8 +13,9 @@ from starlette.responses import Response
 
 from sglspec.backends import open_backend
 from sglspec.server.backend import BackendSlot, Opener
-from sglspec.server.endpoints import Endpoint
+from sglspec.server.endpoints import Endpoint, Handler, reply
 from sglspec.server.guard import Guard
+from sglspec.server.openapi import service_document
 from sglspec.server.problems import Problem
 from sglspec.server.routes_checks import CheckRoutes
 from sglspec.server.routes_programs import ProgramRoutes
@@ -60,7 +61,9 @@ def create_app(
     app.add_middleware(Guard)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
-    for endpoint in endpoints(service):
+    listed = [*endpoints(service)]
+    listed.append(Endpoint("GET", "/openapi.json", _description(listed), "public", "This description"))
+    for endpoint in listed:
         app.add_api_route(endpoint.path, endpoint.handler, methods=[endpoint.method], response_model=None)
     return app
 
@@ -70,6 +73,13 @@ def endpoints(service: Service) -> Iterable[Endpoint]:
     yield from RunRoutes(service).endpoints()
     yield from ProgramRoutes(service).endpoints()
     yield from CheckRoutes(service).endpoints()
+
+
+def _description(listed: list[Endpoint]) -> Handler:
+    async def get(request: Request) -> Response:
+        return reply(service_document(listed))
+
+    return get
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

@@ -9,16 +9,36 @@ from starlette.responses import Response
 
 from sglspec.diagnostics import SpecError
 from sglspec.diagnostics.record import MAX_REPORTED
+from sglspec.server import openapi
 from sglspec.server.body import Raw, read_alias, read_document, receive_body
 from sglspec.server.endpoints import Endpoint, reply
 from sglspec.server.faces import alias_face, version_face
 from sglspec.server.problems import Problem, faces
+from sglspec.server.programs import Checked
 from sglspec.server.queries import cursor, flag, whole
 from sglspec.server.routes_checks import CHECK_BYTES
 from sglspec.server.service import Service
 from sglspec.server.storage import programs as table
 from sglspec.server.storage.programs import NAME, Conflict, Document, Format
 
+_POST = {
+    "parameters": [openapi.query("name", {"type": "string"}), openapi.query("dry_run", {"type": "boolean"})],
+    "requestBody": {
+        "required": True,
+        "content": openapi.content("application/yaml", schema={"type": "string"}) | openapi.content("application/json"),
+    },
+    "responses": openapi.answers("200", "Its version, or what the check says", "application/json")
+    | openapi.answers("201", "Its new version", "application/json"),
+}
+_PAGE = {"parameters": list(openapi.PAGE)}
+_GONE = {"responses": openapi.answers("204", "Done")}
+_SOURCE = {"responses": openapi.answers("200", "The text", "application/yaml", "application/json")}
+_PUT = {
+    "requestBody": {
+        "required": True,
+        "content": openapi.content("application/json", schema=openapi.ref("AliasTarget")),
+    }
+}
 _SOURCE_TYPES = {"yaml": "application/yaml; charset=utf-8", "json": "application/json"}
 
 
@@ -31,17 +51,20 @@ class ProgramRoutes:
     def endpoints(self) -> list[Endpoint]:
         one, alias = "/v1/programs/{reference}", "/v1/programs/{reference}/aliases/{alias}"
         return [
-            Endpoint("POST", "/v1/programs", self.post_program, "deploy", "Store a program, or a new version of it"),
-            Endpoint("GET", "/v1/programs", self.get_page, "read", "Programs by name"),
+            Endpoint("POST", "/v1/programs", self.post_program, "deploy", "Store a program, or a new version", _POST),
+            Endpoint("GET", "/v1/programs", self.get_page, "read", "Programs by name", _PAGE),
             Endpoint("GET", one, self.get_program, "read", "A program: its version, and the names of its inputs"),
-            Endpoint("DELETE", one, self.delete_program, "deploy", "Archive a program: it takes no more runs"),
-            Endpoint("GET", one + "/source", self.get_source, "read", "The text of a version, byte for byte"),
-            Endpoint("GET", one + "/versions", self.get_versions, "read", "The versions of a program, newest first"),
+            Endpoint("DELETE", one, self.delete_program, "deploy", "Archive a program: it takes no more runs", _GONE),
+            Endpoint("GET", one + "/source", self.get_source, "read", "The text of a version, byte for byte", _SOURCE),
+            Endpoint("GET", one + "/openapi.json", self.get_openapi, "read", "The API of one program"),
+            Endpoint("GET", one + "/input.schema.json", self.get_inputs, "read", "A JSON Schema of its inputs"),
+            Endpoint("GET", one + "/output.schema.json", self.get_outputs, "read", "A JSON Schema of its outputs"),
+            Endpoint("GET", one + "/versions", self.get_versions, "read", "The versions, newest first", _PAGE),
             Endpoint("GET", one + "/versions/{version}", self.get_version, "read", "One version"),
             Endpoint("GET", one + "/aliases", self.get_aliases, "read", "The aliases of a program"),
             Endpoint("GET", alias, self.get_alias, "read", "An alias"),
-            Endpoint("PUT", alias, self.put_alias, "deploy", "Point an alias at a version"),
-            Endpoint("DELETE", alias, self.delete_alias, "deploy", "Remove an alias"),
+            Endpoint("PUT", alias, self.put_alias, "deploy", "Point an alias at a version", _PUT),
+            Endpoint("DELETE", alias, self.delete_alias, "deploy", "Remove an alias", _GONE),
         ]
 
     async def post_program(self, request: Request) -> Response:
@@ -101,6 +124,19 @@ class ProgramRoutes:
         document = await self._programs.document(version.digest)
         headers = {"ETag": f'"{version.digest}"', "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         return Response(document.source, headers=headers, media_type=_SOURCE_TYPES[document.format])
+
+    async def get_openapi(self, request: Request) -> Response:
+        return reply(openapi.program_document(await self._checked(request)))
+
+    async def get_inputs(self, request: Request) -> Response:
+        return reply(openapi.schemas_of(await self._checked(request))[0])
+
+    async def get_outputs(self, request: Request) -> Response:
+        return reply(openapi.schemas_of(await self._checked(request))[1])
+
+    async def _checked(self, request: Request) -> Checked:
+        version = await self._programs.resolve(request.path_params["reference"])
+        return await self._programs.stored(version.digest, version.name, version.version)
 
     async def get_versions(self, request: Request) -> Response:
         name = (await self._programs.resolve(_name(request))).name

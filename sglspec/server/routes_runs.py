@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from sglspec.analysis.inputs import bind_inputs
 from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.server import openapi
 from sglspec.server.asked import Asked, asked, principal, waits
 from sglspec.server.body import Settings, read_posted, read_settings, receive_body
 from sglspec.server.endpoints import Endpoint, reply, reply_text
@@ -28,6 +29,24 @@ from sglspec.server.sse import EventStream, client_gone
 from sglspec.server.storage import runs as table
 from sglspec.server.storage.runs import STATES, OtherRequest, RunRow, State
 
+_INLINE = openapi.run_operation(
+    openapi.content("application/json", schema=openapi.ref("Posted"))
+    | openapi.content("application/yaml", schema={"type": "string"}),
+    required=True,
+)
+_STORED = openapi.run_operation(openapi.content("application/json", schema=openapi.ref("Settings")), required=False)
+_PAGE = {
+    "parameters": [
+        openapi.query("status", {"type": "array", "items": {"enum": list(STATES)}}),
+        openapi.query("program", {"type": "string"}),
+        *openapi.PAGE,
+    ]
+}
+_EVENTS = {
+    "parameters": [openapi.query("after", {"type": "integer", "minimum": -1, "maximum": 2**53})],
+    "responses": openapi.answers("200", "Events", "text/event-stream", "application/json"),
+}
+_CANCEL = {"responses": openapi.answers("202", "The run, which ends soon", "application/json")}
 RUN_ID = re.compile(r"run_[0-9a-f]{28}")
 _LAST = "run_~"  # above every id
 _POLL_SECONDS = 0.25
@@ -42,14 +61,14 @@ class RunRoutes:
 
     def endpoints(self) -> list[Endpoint]:
         return [
-            Endpoint("POST", "/v1/runs", self.post_inline, "run:adhoc", "Check a program and run it"),
-            Endpoint("POST", "/v1/programs/{reference}/runs", self.post_stored, "run", "Run a stored program"),
-            Endpoint("GET", "/v1/runs", self.get_page, "read", "Runs, newest first"),
+            Endpoint("POST", "/v1/runs", self.post_inline, "run:adhoc", "Check a program and run it", _INLINE),
+            Endpoint("POST", "/v1/programs/{reference}/runs", self.post_stored, "run", "Run a stored program", _STORED),
+            Endpoint("GET", "/v1/runs", self.get_page, "read", "Runs, newest first", _PAGE),
             Endpoint("GET", "/v1/runs/{run}", self.get_run, "read", "The state of a run"),
             Endpoint("GET", "/v1/runs/{run}/result", self.get_result, "read", "The result of a run that has ended"),
             Endpoint("GET", "/v1/runs/{run}/trace", self.get_trace, "read", "The tokens of a run"),
-            Endpoint("GET", "/v1/runs/{run}/events", self.get_events, "read", "The events of a run"),
-            Endpoint("POST", "/v1/runs/{run}/cancel", self.post_cancel, "run", "Ask a run to end"),
+            Endpoint("GET", "/v1/runs/{run}/events", self.get_events, "read", "The events of a run", _EVENTS),
+            Endpoint("POST", "/v1/runs/{run}/cancel", self.post_cancel, "run", "Ask a run to end", _CANCEL),
         ]
 
     # -- starting ------------------------------------------------------------------------------------------------
