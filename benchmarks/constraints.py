@@ -25,15 +25,12 @@ from sglspec.analysis.constraints import Constraint, ConstraintError, schema_con
 from sglspec.analysis.grammar import matches
 from sglspec.analysis.subschemas import walk
 
-PUBLISHED = """
-700 other schemas of MaskBench, measured earlier on two loaded cores (research notes of this project), instances right
-by the libraries alone: llguidance 1.9.1 strict takes 629, refuses 2 of 807 valid and accepts 0 of 1163 invalid
-instances; xgrammar 0.2.9 strict_mode takes 698, refuses 79 of 870 valid and accepts 55 of 1254 invalid ones.
-"""
-KNOWN = {
-    "ecmascript-regex.json": "white space in patterns is that of Unicode, to which U+FEFF does not belong",
+OTHERS = {
+    "llguidance 1.9.1 strict": (700, 629, "2 of 807", "0 of 1,163", 2.2, 56.0),
+    "xgrammar 0.2.9 strict_mode": (700, 698, "79 of 870", "55 of 1,254", 47.0, 2788.0),
 }
-"""Files of the official suite with instances that we accept on purpose."""
+"""The libraries alone on 700 other schemas of MaskBench, measured earlier on two loaded cores, 32,000 tokens: schemas,
+those taken, valid instances refused, invalid ones accepted, milliseconds of a compilation (p50, p99)."""
 _PERMUTED = 5
 """Keys of the outermost object up to which all orders are tried."""
 
@@ -50,7 +47,6 @@ class Findings:
     invalid: int = 0
     refused: list[tuple[str, str, str, str]] = field(default_factory=list[tuple[str, str, str, str]])
     wrong: list[str] = field(default_factory=list[str])
-    excused: list[str] = field(default_factory=list[str])
     missed: list[str] = field(default_factory=list[str])
     compile_ms: list[float] = field(default_factory=list[float])
 
@@ -83,8 +79,7 @@ def _instance(out: Findings, case: Case, constraint: Constraint, name: str, valu
         return
     out.invalid += 1
     if matches(constraint.grammar, _compact(value)) or _accepted(constraint, value):
-        known = any(file in case.name for file in KNOWN)
-        (out.excused if known else out.wrong).append(name)
+        out.wrong.append(name)
 
 
 def _accepted(constraint: Constraint, value: Any) -> bool:
@@ -133,13 +128,24 @@ def show(title: str, found: Findings) -> None:
     p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
     print(f"\n{title}: {found.taken} of {found.schemas} schemas taken")
     print(f"  valid instances refused   {len(found.missed)} of {found.valid}")
-    print(f"  invalid instances accepted {len(found.wrong)} of {found.invalid}, {len(found.excused)} more on purpose")
+    print(f"  invalid instances accepted {len(found.wrong)} of {found.invalid}")
     print(f"  check: p50 {p50:.1f} ms, p99 {p99:.1f} ms, most {times[-1]:.1f} ms")
     reasons = Counter((code, keyword) for _, code, keyword, _ in found.refused)
     print("  refused: " + ", ".join(f"{k or 'whole'} ({c}) {n}" for (c, k), n in reasons.most_common(30)))
-    for label, names in (("ACCEPTED", found.wrong), ("on purpose", found.excused), ("refused", found.missed)):
+    for label, names in (("ACCEPTED", found.wrong), ("refused", found.missed)):
         for name in names:
             print(f"    {label}: {name}")
+
+
+def compare(found: Findings) -> None:
+    """A table of our figures and those of others."""
+    times = sorted(found.compile_ms)
+    missed, wrong = f"{len(found.missed)} of {found.valid:,}", f"{len(found.wrong)} of {found.invalid:,}"
+    ours = (found.schemas, found.taken, missed, wrong, times[len(times) // 2], times[int(len(times) * 0.99)])
+    print(f"\n{'':28}{'taken':>16}{'valid refused':>16}{'invalid taken':>16}{'ms p50':>9}{'ms p99':>9}")
+    for name, (schemas, taken, missed, wrong, p50, p99) in {"check of this project": ours, **OTHERS}.items():
+        share = f"{taken:,} of {schemas:,}"
+        print(f"{name:28}{share:>16}{missed:>16}{wrong:>16}{p50:>9.1f}{p99:>9.1f}")
 
 
 def main() -> int:
@@ -160,7 +166,7 @@ def main() -> int:
     }
     show("MaskBench sample", found["maskbench"])
     show("Official test suite, drafts 7 and 2020-12", found["official"])
-    print(PUBLISHED)
+    compare(found["maskbench"])
     figures: dict[str, Any] = {name: asdict(one) for name, one in found.items()}
     wrong = sum(len(one.wrong) for one in found.values())
     if options.model is not None:

@@ -16,6 +16,17 @@ Weights = Literal["auto", "plain", "fp32", "fp16", "bf16"]
 
 MAX_THREADS = 1024
 """More makes torch's thread pool end the process."""
+_MOST = {
+    "step_tokens": 65_536,
+    "step_logits": 65_536,
+    "grammar_workers": 256,
+    "grammar_cache": 1_000_000,
+    "grammar_timeout": 86_400,
+    "max_context": 2**31 - 1,
+    "max_kv_bytes": 2**62,
+    "threads": MAX_THREADS,
+}
+"""Sizes beyond which a setting is a slip, or what it reserves is not there."""
 _KERNELS = ("varlen", "flashinfer")
 _UNTRIED = " (never executed on hardware)"
 """What is true of everything that needs another device than a CPU, until somebody runs benchmarks/gpu_check.py."""
@@ -91,8 +102,10 @@ class EngineConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1 where it is given")
-        if self.threads is not None and self.threads > MAX_THREADS:
-            raise ValueError(f"threads must be at most {MAX_THREADS}")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise ValueError(f"{name} must be at most {most:,}")
         choices = {"attention": Attention, "admission": Admission, "order": Order, "forks": Forks, "weights": Weights}
         for name, kind in choices.items():
             if getattr(self, name) not in get_args(kind):

@@ -106,8 +106,9 @@ class Context:
 
     def without_thinking(self, vocabulary: Vocabulary) -> Context:
         """The context as if only the answers had been generated."""
-        kept = [entry for entry in self.log if entry.origin != "thinking"]
-        return self if len(kept) == len(self.log) else Context().replay(kept, vocabulary)
+        if all(entry.origin != "thinking" for entry in self.log):
+            return self
+        return Context().replay(answers(self.log, vocabulary), vocabulary)
 
     def become(self, entries: Sequence[Entry], vocabulary: Vocabulary) -> Context:
         """The context with this history. Nothing is encoded again where the history only goes on."""
@@ -162,6 +163,34 @@ class Context:
             else:
                 found.append(TraceToken(id, decoder.decode(vocabulary.token_bytes[id]), origin))
         return found
+
+
+def answers(entries: Iterable[Entry], vocabulary: Vocabulary) -> list[Entry]:
+    """A history without the thinking, and without the white space between thinking and answer."""
+    kept: list[Entry] = []
+    thought = False
+    for entry in entries:
+        if entry.origin == "thinking":
+            thought = True
+        else:
+            text, ids = without_space(entry.ids, vocabulary) if thought and isinstance(entry, Sampled) else ("", ())
+            if text:
+                kept += [Written(text, entry.origin), *([Sampled(ids, entry.origin)] if ids else [])]
+            else:
+                kept.append(entry)
+            thought = False
+    return kept
+
+
+def without_space(ids: tuple[int, ...], vocabulary: Vocabulary) -> tuple[str, tuple[int, ...]]:
+    """An answer without the white space in front: the text of its first token, where that begins with some, and the
+    other tokens. Else no text, and all of them."""
+    data = vocabulary.token_bytes[ids[0]] if ids else b""
+    try:
+        text = data.lstrip().decode() if data[:1].isspace() else ""
+    except UnicodeDecodeError:
+        text = ""
+    return (text, ids[1:]) if text else ("", ids)
 
 
 def _entry_bytes(entry: Entry, vocabulary: Vocabulary) -> bytes:

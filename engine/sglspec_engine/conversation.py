@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sglspec_engine.context import Entry, Written
+from sglspec_engine.context import Entry, Written, answers
 from sglspec_engine.text.chat import ChatTemplate, State
 from sglspec_engine.text.layout import Slot
+from sglspec_engine.text.tokens import Vocabulary
 from sglspec_engine.types import Role
 
 
@@ -35,10 +36,10 @@ class Conversation:
         last = self.messages[-1]
         return replace(self, messages=(*self.messages[:-1], replace(last, content=(*last.content, *entries))))
 
-    def end(self) -> Conversation:
+    def end(self, vocabulary: Vocabulary) -> Conversation:
         """With the open message finished. Its thinking is gone."""
         last = self.messages[-1]
-        kept = tuple(entry for entry in last.content if entry.origin != "thinking")
+        kept = tuple(answers(last.content, vocabulary))
         return Conversation((*self.messages[:-1], replace(last, content=kept)), False)
 
     def join(self, branch: Conversation, base: Conversation) -> Conversation:

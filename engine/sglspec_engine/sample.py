@@ -8,7 +8,7 @@ Work on the whole vocabulary is what a token costs beside the model, so each pas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,10 +190,15 @@ def _weight(values: NDArray[np.float64]) -> float:
     return float(np.exp(values.astype(np.float32)).sum(dtype=np.float64))
 
 
+def check_ids(option: str, ids: Iterable[int], vocabulary: int) -> None:
+    """Raises EngineError("sampling") where an option names a token that the vocabulary does not have."""
+    bad = next((id for id in ids if not 0 <= id < vocabulary), None)
+    if bad is not None:
+        raise EngineError("sampling", f"`{option}` names token {bad}; this model's go from 0 to {vocabulary - 1}")
+
+
 def _validate(sampling: Sampling, vocabulary: int) -> None:
-    """Raises EngineError("unsupported") for settings without a meaning."""
+    """Raises EngineError("sampling") for settings without a meaning."""
     if sampling.repetition_penalty <= 0:
-        raise EngineError("unsupported", "repetition_penalty must be positive")
-    bad = [id for id, _ in sampling.logit_bias if not 0 <= id < vocabulary]
-    if bad:
-        raise EngineError("unsupported", f"logit_bias names token {bad[0]}, the vocabulary has {vocabulary}")
+        raise EngineError("sampling", "`repetition_penalty` must be positive")
+    check_ids("logit_bias", (id for id, _ in sampling.logit_bias), vocabulary)

@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sglspec_engine.agreement import Agreement
-from sglspec_engine.context import Context, Written
+from sglspec_engine.context import Context, Written, without_space
 from sglspec_engine.conversation import Conversation
 from sglspec_engine.kv.lease import Lease
+from sglspec_engine.kv.radix import common_prefix
 from sglspec_engine.kv.rotate import Piece
 from sglspec_engine.reply import Reply, Stream
 from sglspec_engine.sched.generation import Committed, Generation
@@ -343,7 +344,7 @@ class Session:
             raise EngineError("template", "no message is open")
         chat = self._engine.chat
         if self._talk is not None:
-            self._talk, self._role = self._talk.end(), None
+            self._talk, self._role = self._talk.end(self._engine.vocabulary), None
             return
         self._context = self._context.without_thinking(self._engine.vocabulary)
         if chat.trims(self._role)[1]:
@@ -416,7 +417,16 @@ class Session:
                 tokens, thought = tokens[thought:], 0
                 if self._lease.length > len(committed.prompt):
                     self._lease.truncate(len(committed.prompt))
-            self._context = self._context.seal(committed.prompt, tokens, committed.rest, thought, committed.healed)
+            text = ""
+            if thought < committed.thought:
+                text, tokens = without_space(tokens, self._engine.vocabulary)
+            if text:
+                spaced = self._context.write([Written(text, "generated")])
+                prompt = spaced.encode(self._engine.vocabulary)
+                self._lease.truncate(common_prefix(self._lease.ids, prompt))
+                self._context = spaced.seal(prompt, tokens, committed.rest)
+            else:
+                self._context = self._context.seal(committed.prompt, tokens, committed.rest, thought, committed.healed)
             self._bare = False
             if self._talk is not None:
                 self._talk = self._talk.write(self._context.log[before:])

@@ -223,8 +223,8 @@ class TraceToken:
 
 class EngineError(Exception):
     """A request that could not be served; others go on. `kind` is one of: "template" (chat template unusable),
-    "no_template", "unsupported" (model or option), "constraint" (dead end, or a grammar that does not compile),
-    "limit" (context or memory exhausted), "internal"."""
+    "no_template", "unsupported" (model or option), "sampling" (a sampling option without a meaning for this model),
+    "constraint" (dead end, or a grammar that does not compile), "limit" (context or memory exhausted), "internal"."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -32,6 +32,8 @@ from sglspec.expressions.syntax import Template
 
 DEFAULT_MAX_TOKENS = 256
 MAX_BIAS = 100
+MAX_TOKEN_ID = 2**31 - 1
+"""No vocabulary comes near; which ids a model has is known when it is there."""
 _ESCAPES = ("\\n", "\\t", "\\r", "\\n\\n", "\\r\\n")
 
 Compile = Callable[[str], Constraint]
@@ -125,9 +127,10 @@ class GenChecker:
         most = DEFAULT_MAX_TOKENS if most is None else most
         if reasoning is None or reasoning.budget is None or not isinstance(most, int):
             return
-        if reasoning.budget >= most:
+        if reasoning.budget + 1 >= most:  # the closing tag is a token at least
             message = f"a `budget` of {reasoning.budget} leaves nothing of `max_tokens` ({most}) for the answer"
-            self._sampling_fault(message, find(node, ("budget",)), "Raise `max_tokens`: it counts both.")
+            help = "Raise `max_tokens`: it counts the thinking, its tags and the answer."
+            self._sampling_fault(message, find(node, ("budget",)), help)
 
     def _stop_patterns(self, patterns: Texts) -> None:
         sizes: list[int] = []
@@ -266,9 +269,11 @@ class GenChecker:
                 self._sampling_fault("`logit_bias` is a mapping of token ids to numbers", node)
             return
         for entry in node.entries:
-            if not (entry.key.text.isascii() and entry.key.text.isdigit()):
+            word = entry.key.text
+            digits = word.isascii() and word.isdigit() and len(word) <= len(str(MAX_TOKEN_ID))
+            if not digits or int(word) > MAX_TOKEN_ID:
                 help = "Tokens are named by their number in the model's vocabulary."
-                self._sampling_fault(f"`{entry.key.text}` is not a token id", entry.key, help)
+                self._sampling_fault(f"`{word[:40]}` is not a token id", entry.key, help)
             value = entry.value.value if isinstance(entry.value, Scalar) else None
             if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > MAX_BIAS:
                 self._sampling_fault(f"a bias is a number from -{MAX_BIAS} to {MAX_BIAS}", entry.value)
@@ -281,8 +286,8 @@ class GenChecker:
             return
         for item in node.items:
             value = item.value if isinstance(item, Scalar) else None
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                self._sampling_fault("a token id is a whole number of at least 0", item)
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_TOKEN_ID:
+                self._sampling_fault(f"a token id is a whole number from 0 to {MAX_TOKEN_ID:,}", item)
 
     def _sampling_fault(self, message: str, node: Node, help: str | None = None) -> None:
         self.report.add(self.document.diagnostic("S507", message, node, help=help))

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from sglspec.analysis import ecma
+from sglspec.analysis import items as listed
 from sglspec.analysis.drafts import LATEST, Draft, draft_of
 from sglspec.analysis.formats import NUMBER_FORMATS, format_schema
 from sglspec.analysis.grammar import ConstraintError
@@ -20,10 +22,11 @@ from sglspec.analysis.regexes import escape
 from sglspec.analysis.subschemas import Pointer, Schema, resolve
 
 _KINDS = ("null", "boolean", "number", "string", "array", "object")
+_NO_LIST = {"type": [kind for kind in _KINDS if kind != "array"]}
 _COPIED = frozenset(
     {
         "type", "enum", "const", "required", "maxProperties", "minItems", "maxItems", "minLength", "maxLength",
-        "pattern", "minimum", "maximum", "multipleOf",
+        "minimum", "maximum", "multipleOf",
     }
 )  # fmt: skip
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "maxProperties")
@@ -135,8 +138,17 @@ class _Rewriter:
             also.append(format_schema(name))
 
     def properties(self, schema: Schema, at: Pointer, out: Schema, also: list[Any]) -> None:
-        key = cast("str", at[-1])
-        out[key] = {name: self.schema(sub, (*at, name)) for name, sub in schema[key].items()}
+        out["properties"] = {name: self.schema(sub, (*at, name)) for name, sub in schema["properties"].items()}
+
+    def patterns(self, schema: Schema, at: Pointer, out: Schema, also: list[Any]) -> None:
+        found: Schema = {}
+        for name, sub in schema["patternProperties"].items():
+            value, key = self.schema(sub, (*at, name)), ecma.plain(name)
+            found[key] = {"allOf": [found[key], value]} if key in found else value
+        out["patternProperties"] = found
+
+    def pattern(self, schema: Schema, at: Pointer, out: Schema, also: list[Any]) -> None:
+        out["pattern"] = ecma.plain(schema["pattern"])
 
     def additional(self, schema: Schema, at: Pointer, out: Schema, also: list[Any]) -> None:
         out["additionalProperties"] = self.schema(schema["additionalProperties"], at)
@@ -229,11 +241,30 @@ class _Rewriter:
         also.append({"patternProperties": {pattern: value}, "additionalProperties": False})
 
     def unique(self, schema: Schema, at: Pointer, out: Schema, also: list[Any]) -> None:
-        if schema["uniqueItems"] and schema.get("maxItems", 2) > 1:
+        most = schema.get("maxItems", listed.MOST_LISTS)
+        if not schema["uniqueItems"] or most <= 1:
+            return
+        items = schema.get("items")
+        if isinstance(items, dict) and set(cast("Schema", items)) == {"$ref"}:
+            items = resolve(self.root, str(cast("Schema", items)["$ref"]))
+        values = None if "prefixItems" in schema else listed.few_values(items)
+        found = values and listed.without_repetition(values, int(schema.get("minItems", 0)), int(most))
+        self.work += len(found or ())
+        if not found or self.work > _MAX_WORK:
             raise _CannotSay
+        also.append({"anyOf": [_NO_LIST, {"enum": found}]})
 
     def contains(self, schema: Schema, at: Pointer, out: Schema, also: list[Any]) -> None:
-        raise _CannotSay
+        least = schema.get("minContains", 1) if not self.draft.ref_alone else 1
+        most = schema.get("maxContains") if not self.draft.ref_alone else None
+        nested = "'contains'" in repr(schema["contains"])  # each would be there as often as there are places
+        if most is not None or least > 1 or nested:
+            raise _CannotSay
+        if least == 1:
+            found = listed.with_one(self.schema(schema["contains"], at), int(schema.get("maxItems", listed.MOST_LISTS)))
+            if found is None:
+                raise _CannotSay
+            also.append({"anyOf": [_NO_LIST, *found]})
 
     # -- opposites -----------------------------------------------------------------------------------------------
 
@@ -292,7 +323,8 @@ _HANDLERS: dict[str, Handler] = {
     "exclusiveMaximum": _Rewriter.exclusive,
     "format": _Rewriter.format,
     "properties": _Rewriter.properties,
-    "patternProperties": _Rewriter.properties,
+    "patternProperties": _Rewriter.patterns,
+    "pattern": _Rewriter.pattern,
     "additionalProperties": _Rewriter.additional,
     "minProperties": _Rewriter.min_properties,
     "items": _Rewriter.items,
@@ -383,7 +415,7 @@ def _names_pattern(wanted: Any) -> str | None:
         return None
     schema = {k: v for k, v in cast("Schema", wanted).items() if k != "type" or v != "string"}
     if set(schema) == {"pattern"}:
-        return schema["pattern"]
+        return ecma.plain(schema["pattern"])
     if set(schema) == {"enum"}:
         return "^(?:" + "|".join(escape(v) for v in schema["enum"] if isinstance(v, str)) + ")$"
     if schema and set(schema) <= {"minLength", "maxLength"}:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, cast
 
+from sglspec.analysis import ecma
 from sglspec.analysis.drafts import LATEST, draft_of, validator_class
 from sglspec.analysis.formats import NUMBER_FORMATS, format_schema
 from sglspec.analysis.grammar import json_grammar, matches
@@ -84,7 +85,7 @@ def text_matches(text: str, *, pattern: str | None = None, format: str | None = 
     """Whether a text holds a match of `pattern` and has the `format`, by the engine that generates under them."""
     schema: dict[str, Any] = {"type": "string"}
     if pattern is not None:
-        schema["pattern"] = pattern
+        schema["pattern"] = ecma.plain(pattern)
     if format is not None:
         schema["allOf"] = [format_schema(format)]
     return matches(json_grammar(schema), json.dumps(text, ensure_ascii=False))

@@ -23,12 +23,15 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def split_switches(texts: Iterable[str]) -> dict[str, str]:
-    """`name=value,name=value`, several times; what comes later wins. Raises SpecError (S610)."""
+    """`name=value,name=value`, several times. Raises SpecError (S610), also for a name that is there twice."""
     found: dict[str, str] = {}
     for item in (item for text in texts for item in text.split(",")):
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not name:
-            _fail(f"`{_short(item)}` is no engine setting.", "Write `name=value`, with commas between several.")
+            what = f"`{_short(item)}`" if item.strip() else "An empty text"
+            _fail(f"{what} is no engine setting.", "Write `name=value`, with commas between several.")
+        if name in found:
+            _fail(f"The engine setting `{_short(name)}` is given twice.", "Leave one of them out.")
         found[name] = value
     return found
 
@@ -44,7 +47,8 @@ def engine_settings(given: Mapping[str, object]) -> dict[str, Any]:
         if name not in kinds:
             near = nearest(name, kinds)
             hint = f"Did you mean `{near}`? " if near else ""
-            _fail(f"There is no engine setting `{_short(name)}`.", f"{hint}Known: {', '.join(kinds)}.")
+            what = f"`{_short(name)}`" if name else "with an empty name"
+            _fail(f"There is no engine setting {what}.", f"{hint}Known: {', '.join(kinds)}.")
         settings[name] = _value(name, value, kinds[name])
     try:
         EngineConfig(**settings)
@@ -93,8 +97,10 @@ def _word(name: str, value: object, words: Mapping[str, Any]) -> Any:
 
 
 def _short(value: object) -> str:
+    """A value for a message: not too long, and nothing in it that a terminal would follow."""
     text = str(value)
-    return text if len(text) <= 40 else text[:39] + "…"
+    text = text if len(text) <= 40 else text[:39] + "…"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _fail(message: str, help: str | None = None) -> NoReturn:

@@ -341,7 +341,10 @@ async def _concat(frame: Frame, step: Fork, branches: list[Branch]) -> None:
             frame.emit("text", step.verb_node, text=text, origin="generated", joined=True)
 
 
-APART = "Let the branches begin with a space or a new line, or the text before them end with a new line."
+APART = (
+    "Let the branches begin with white space and the text before them end without, or let that text end with a new "
+    "line and the branches begin with a word."
+)
 
 
 async def _concat_kv(frame: Frame, step: Fork, sessions: list[Session]) -> None:

@@ -28,6 +28,7 @@ ENGINE_CODES = {
     "template": "S603",
     "no_template": "S604",
     "unsupported": "S606",
+    "sampling": "S507",
     "constraint": "S709",
     "limit": "S712",
     "internal": "S713",

@@ -232,12 +232,15 @@ ROWS: list[tuple[str, str, str]] = [
     ("null choice", "S506", "steps:\n  - select: a\n    from: [x, §null]\n"),
     ("empty choice", "S506", "steps:\n  - select: a\n    from: [x, §'']\n"),
     # -- sampling ----------------------------------------------------------------------------------------------
+    ("reasoning budget and a tag", "S507", "steps:\n  - gen: a\n    max_tokens: 9\n    reasoning: {parser: qwen3, budget: §8}\n"),
     ("min above max", "S507", "steps:\n  - gen: a\n    min_tokens: §20\n    max_tokens: 10\n"),
     ("min above the default max", "S507", "steps:\n  - gen: a\n    min_tokens: §300\n"),
     ("empty stop", "S507", "steps:\n  - gen: a\n    stop: ['x', §'']\n"),
     ("stop without quotes", "W103", "steps:\n  - gen: a\n    stop: §\\n\n"),
     ("bias without ids", "S507", "steps:\n  - gen: a\n    logit_bias: {§yes: 5}\n"),
     ("bias out of range", "S507", "steps:\n  - gen: a\n    logit_bias: {7: §500}\n"),
+    ("bias of no token", "S507", "steps:\n  - gen: a\n    logit_bias: {§99999999999: 5}\n"),
+    ("stop id of no token", "S507", "steps:\n  - gen: a\n    stop_token_ids: [2, §4294967296]\n"),
     ("stop ids", "S507", "steps:\n  - gen: a\n    stop_token_ids: [2, §x]\n"),
     ("identical branches", "W502", "steps:\n  - A\n  - §fork: 2\n    do:\n      - gen: a\n"),
     # -- tests -------------------------------------------------------------------------------------------------

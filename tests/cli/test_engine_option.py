@@ -49,8 +49,14 @@ steps:
         ("threads=-1", "The engine cannot be set like this: threads must be at least 1 where it is given."),
         ("device=", "`device` takes a name."),
         ("forced", "`forced` is no engine setting.\nhelp: Write `name=value`, with commas between several."),
-        ("forced=off,", "`` is no engine setting."),
-        ("", "`` is no engine setting."),
+        ("forced=off,", "An empty text is no engine setting."),
+        ("", "An empty text is no engine setting."),
+        ("forced=off,forced=on", "The engine setting `forced` is given twice.\nhelp: Leave one of them out."),
+        ("a\x1b[31mb\n=1", "There is no engine setting `a\\x1b[31mb`."),
+        ("order=a\x07b", "`order` takes fcfs, prefix or random, not `a\\x07b`."),
+        ("grammar_workers=100000", "The engine cannot be set like this: grammar_workers must be at most 256."),
+        ("max_context=99999999999", "The engine cannot be set like this: max_context must be at most 2,147,483,647."),
+        ("grammar_timeout=1000000", "The engine cannot be set like this: grammar_timeout must be at most 86,400."),
     ],
 )
 def test_what_is_refused(cli, write, text, message):
@@ -97,8 +103,12 @@ def test_values_of_their_own_type():
         assert [d.code for d in caught.value.diagnostics] == ["S610"]
 
 
-def test_what_comes_later_wins():
-    assert split_switches(["order=fcfs, forced=off", "order = random"]) == {"order": "random", "forced": "off"}
+def test_settings_may_be_spread_and_none_is_given_twice():
+    assert split_switches(["order=fcfs, forced=off", "weights = fp32"]) == {
+        "order": "fcfs", "forced": "off", "weights": "fp32",
+    }  # fmt: skip
+    with pytest.raises(SpecError, match="`order` is given twice"):
+        split_switches(["order=fcfs", "order = fcfs"])
 
 
 def test_reading_settings_loads_nothing_heavy():

@@ -99,7 +99,7 @@ def test_bias_and_its_limits() -> None:
     for sampling in (Sampling(logit_bias=((SIZE, 1.0),)), Sampling(repetition_penalty=0.0)):
         with pytest.raises(EngineError) as caught:
             Sampler(sampling, 0, SIZE, [])
-        assert caught.value.kind == "unsupported"
+        assert caught.value.kind == "sampling"
 
 
 def test_draws_follow_the_distribution() -> None:

@@ -199,6 +199,19 @@ async def test_stop_token_ids(tiny_llama: Path) -> None:
         assert finish.text == "ab"
 
 
+async def test_ids_that_the_model_has_not_got(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Say:")])
+        biased = Sampling(logit_bias=((10**9, 1.0),))
+        options: list[dict[str, Any]] = [{"stop_token_ids": (3, engine.vocabulary.size)}, {"sampling": biased}]
+        for option in options:
+            with pytest.raises(EngineError, match="names token") as caught:
+                await collect(session, **option)
+            assert caught.value.kind == "sampling"
+        assert session.text() == "Say:"
+
+
 async def test_characters_are_never_cut(tiny_llama: Path) -> None:
     async with running(tiny_llama) as engine:
         single = {b: i for i, b in enumerate(engine.vocabulary.token_bytes) if len(b) == 1}

@@ -13,6 +13,7 @@ import pytest
 
 from sglspec_engine.engine import Engine
 from sglspec_engine.metrics import Metrics
+from sglspec_engine.sched.healing import loose_tokens
 from sglspec_engine.types import Sampling, Segment, TextSegment, Usage
 from tests.engine.drive import collect, ids_of, running, turn
 
@@ -155,6 +156,28 @@ async def test_another_way_to_compute_gives_the_same(
     assert found.tokens == default.tokens
     assert found.reasons[name] == value
     assert found.usage.generated_tokens == default.usage.generated_tokens
+
+
+async def test_healing_is_about_the_ends_of_texts_alone(tiny_llama: Path) -> None:
+    """Where a text ends in what begins no longer token, nothing changes; elsewhere the text itself stays."""
+    found: list[list[tuple[str, list[int], int]]] = []
+    for healing in (True, False):
+        async with running(tiny_llama, healing=healing) as engine:
+            rows: list[tuple[str, list[int], int]] = []
+            for text in ("red: warm~", "blue: cold\x7f", "The name: ", "one and "):
+                session = engine.open()
+                await session.extend([TextSegment(text)])
+                prompt = ids_of(session)
+                _, tokens = await collect(session, max_tokens=8, ignore_eos=True)
+                assert session.text().startswith(text)
+                rows.append(
+                    (session.text(), [t.id for t in tokens], loose_tokens(engine.vocabulary, prompt, text.encode()))
+                )
+                await session.close()
+            found.append(rows)
+    on, off = found
+    assert [loose > 0 for _, _, loose in on] == [False, False, True, True]
+    assert on[:2] == off[:2]
 
 
 async def in_order(path: Path, order: str) -> tuple[Found, list[int], int]:

@@ -69,6 +69,29 @@ async def test_thinking_is_told_apart_and_leaves_with_the_turn(tiny_llama: Path)
         Oracle(tiny_llama).assert_greedy(ids_of(session)[: -len(after)], [t.id for t in after], banned=[END])
 
 
+@pytest.mark.parametrize("template", ["", "deepseek-r1"])
+async def test_white_space_in_the_answers_first_token_leaves_with_the_thinking(tmp_path: Path, template: str) -> None:
+    """A later turn sees the answer as the variable has it."""
+    tiny.build(tmp_path)
+    if template:
+        write(tmp_path, template, "byte_level")
+    async with running(tmp_path) as engine:
+        spaced = next(i for i, b in enumerate(engine.vocabulary.token_bytes) if re.fullmatch(rb" [a-z]{3,}", b))
+        close = engine.vocabulary.control("</think>")
+        assert close is not None
+        session = await asked(engine)
+        tokens = [*pieces(engine, "hm", "\n"), close.id, spaced, *pieces(engine, ".")]
+        finish, _ = await steered(session, [*tokens, END], reasoning=THINK, max_tokens=30)
+        word = engine.vocabulary.token_bytes[spaced].decode()
+        assert finish.text == word.lstrip() + "."
+        await session.extend([RoleClose(), *turn("And?")])
+        straight = await asked(engine)
+        await straight.extend([TextSegment(finish.text), RoleClose(), *turn("And?")])
+        assert session.text() == straight.text()
+        await session.extend([RoleOpen("assistant")])
+        assert len((await collect(session, max_tokens=2, ignore_eos=True))[1]) == 2
+
+
 async def test_without_messages_thinking_leaves_at_once(tiny_llama: Path) -> None:
     async with running(tiny_llama) as engine:
         session = engine.open()
@@ -235,3 +258,14 @@ async def test_tags_that_are_empty(tiny_llama: Path) -> None:
         session = await asked(engine)
         with pytest.raises(EngineError, match="tag"):
             await collect(session, reasoning=Reasoning("", "x"))
+
+
+async def test_white_space_in_front_of_an_answer_without_messages(tiny_llama: Path) -> None:
+    async with running(tiny_llama) as engine:
+        spaced = next(i for i, b in enumerate(engine.vocabulary.token_bytes) if re.fullmatch(rb" [a-z]{3,}", b))
+        session = engine.open()
+        await session.extend([TextSegment("Q: 2+2\nA: ")])
+        script = [*pieces(engine, "hm"), CLOSED, spaced, *pieces(engine, ".", "!")]
+        finish, _ = await steered(session, script, reasoning=THINK, max_tokens=30, stop=("!",))
+        assert session.text() == f"Q: 2+2\nA: {finish.text}"
+        assert len((await collect(session, max_tokens=2, ignore_eos=True))[1]) == 2

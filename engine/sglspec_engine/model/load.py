@@ -123,7 +123,8 @@ def _move(model: Any, device: Any) -> Any:
     try:
         return model.to(device)
     except (RuntimeError, AssertionError) as error:  # too little memory there
-        raise EngineError("unsupported", f"the model cannot be put on device {device}: {_line(error)}") from None
+        why = "it has too little memory" if "memory" in str(error) else "torch refuses it"
+        raise EngineError("unsupported", f"the model cannot be put on device {device}: {why}") from None
 
 
 def type_called(name: str) -> Any:
@@ -143,8 +144,9 @@ def device_called(name: str) -> Any:
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise EngineError("unsupported", f"there is no device {name!r} here: {_line(error)}") from None
+    except (RuntimeError, AssertionError, NotImplementedError):
+        which = "`cpu` is always there, `cuda` where torch was built for it and finds a device"
+        raise EngineError("unsupported", f"there is no device {name!r} here; {which}") from None
     if device.type == "meta":
         raise EngineError("unsupported", "nothing can be computed on the device 'meta'")
     return device

@@ -13,7 +13,7 @@ from sglspec_engine.constrain import Constraint
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.reply import Cancelled, Stream
-from sglspec_engine.sample import Bools, Floats, Sampler, likeliest, log_probability
+from sglspec_engine.sample import Bools, Floats, Sampler, check_ids, likeliest, log_probability
 from sglspec_engine.sched.healing import Border, loose_tokens
 from sglspec_engine.sched.work import Work
 from sglspec_engine.text.stream import TextStream
@@ -84,6 +84,7 @@ class Generation(Work):
         self._metrics = metrics
         self._constraint: Constraint | None = None
         self._sampler = Sampler(request.sampling, request.noise_key, model.vocabulary.size, self._prompt)
+        check_ids("stop_token_ids", request.stop_token_ids, model.vocabulary.size)
         self._ends: frozenset[int] = model.ends | frozenset(request.stop_token_ids)
         self._tokens: list[int] = []
         self._forced: list[int] = []
