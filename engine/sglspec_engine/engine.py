@@ -36,7 +36,7 @@ from sglspec_engine.select import Scoring
 from sglspec_engine.session import Session
 from sglspec_engine.text.chat import ChatTemplate
 from sglspec_engine.text.tokens import Vocabulary
-from sglspec_engine.types import Alternative, EngineError, GenRequest, Usage
+from sglspec_engine.types import Alternative, EngineError, GenRequest, Usage, Vitals
 
 
 class Engine:
@@ -68,9 +68,9 @@ class Engine:
         self._usage = Usage()
         policy = Policy(self.config.order, self.config.forks)
         budgets = self.config.step_tokens, self.config.step_logits
-        scheduler = Scheduler(self.pool, policy, self._metrics, *budgets, self.config.admission)
+        self._scheduler = Scheduler(self.pool, policy, self._metrics, *budgets, self.config.admission)
         after_step = self.pool.check if debug else None
-        self._loop = Loop(self._runner, scheduler, self._metrics, after_step, self.pool.tidy)
+        self._loop = Loop(self._runner, self._scheduler, self._metrics, after_step, self.pool.tidy)
         self._loop.start()
 
     @classmethod
@@ -101,6 +101,29 @@ class Engine:
     def usage(self) -> Usage:
         """Token counts of everything since load, prefixes that forks computed included."""
         return self._usage
+
+    @property
+    def vitals(self) -> Vitals:
+        """How it is doing, roughly: it is not stopped to be looked at."""
+        metrics, pool, running = self.metrics, self.pool, self._scheduler.running
+        cached = pool.tree.cached
+        return Vitals(
+            alive=self._loop.alive,
+            running=running,
+            waiting=max(0, len(self._scheduler) - running) + self._loop.compiling,
+            still_seconds=self._loop.still,
+            live=max(0, pool.arena.used - cached),
+            cached=cached,
+            capacity=pool.arena.slots,
+            usage=self._usage,
+            steps=metrics.steps,
+            requests=metrics.requests,
+            failed=metrics.failed,
+            cancelled=metrics.cancelled,
+            preempted=metrics.preempted,
+            evicted=metrics.evicted,
+            seconds=metrics.seconds,
+        )
 
     @property
     def chat(self) -> ChatTemplate:

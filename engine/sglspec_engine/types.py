@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Origin = Literal["scaffold", "author", "input", "generated", "thinking", "tool"]
@@ -154,6 +154,33 @@ class Usage:
             self.generated_tokens + other.generated_tokens,
             self.forced_tokens + other.forced_tokens,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """How an engine is doing: what it does now, and totals since it was loaded.
+
+    alive: whether its thread runs. running, waiting: requests that are computed, and those that wait for their turn,
+    for memory or for their grammar. still_seconds: how long it has done nothing although there is something to do. live,
+    cached, capacity: tokens whose keys and values are held by contexts, are kept in case they are used again, and fit.
+    steps, requests, failed, cancelled, preempted, evicted, seconds: see `metrics.Metrics`.
+    """
+
+    alive: bool = True
+    running: int = 0
+    waiting: int = 0
+    still_seconds: float = 0.0
+    live: int = 0
+    cached: int = 0
+    capacity: int = 0
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    requests: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    preempted: int = 0
+    evicted: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

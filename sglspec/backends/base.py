@@ -30,6 +30,7 @@ from sglspec_engine.types import (
     Token,
     TraceToken,
     Usage,
+    Vitals,
 )
 
 Concat = Literal["concat", "concat_kv"]
@@ -203,6 +204,14 @@ class TokenBackend(Protocol):
         ...
 
 
+@runtime_checkable
+class Watched(Protocol):
+    """A backend that says how it is doing."""
+
+    @property
+    def vitals(self) -> Vitals: ...
+
+
 __all__ = [
     "Alternative",
     "Backend",
@@ -233,4 +242,6 @@ __all__ = [
     "TraceToken",
     "Usage",
     "ValueFinish",
+    "Vitals",
+    "Watched",
 ]

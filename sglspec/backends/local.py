@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sglspec.backends.base import Capabilities, Concat, EngineError, Role, Session, TokenSession
 from sglspec.backends.rendering import Piece
 from sglspec_engine.config import EngineConfig, prepare_process
-from sglspec_engine.types import Delta, GenRequest, Method, Reading, Scores, Segment, TraceToken, Usage
+from sglspec_engine.types import Delta, GenRequest, Method, Reading, Scores, Segment, TraceToken, Usage, Vitals
 
 if TYPE_CHECKING:
     from sglspec_engine.engine import Engine
@@ -91,6 +91,11 @@ class LocalBackend:
         except EngineError:
             chat = False
         return Capabilities(chat=chat, concat_kv=self.engine.joins_keys)
+
+    @property
+    def vitals(self) -> Vitals:
+        """What the engine does now, and totals since it was loaded."""
+        return self.engine.vitals
 
     def require_chat(self) -> None:
         """Raise EngineError("no_template" | "template") when the model has no usable chat template."""

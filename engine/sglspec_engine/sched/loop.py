@@ -77,7 +77,24 @@ class Loop:
         self._gate = Lock()
         self._closing = False
         self._stopped = False
+        self._moved = time.monotonic()
         self._thread = Thread(target=self._run, name="sglspec-engine", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs. On any thread, as the next two."""
+        return self._thread.is_alive()
+
+    @property
+    def still(self) -> float:
+        """Seconds in which nothing was done although there was something to do."""
+        busy = len(self._scheduler) > 0 or not self._inbox.empty()
+        return max(0.0, time.monotonic() - self._moved) if busy else 0.0
+
+    @property
+    def compiling(self) -> int:
+        """Generations whose grammar is being compiled."""
+        return len(self._waiting)
 
     def start(self) -> None:
         """Begin."""
@@ -140,6 +157,7 @@ class Loop:
             return
         result = run(plan, self._model, self._metrics)
         self._scheduler.settle(plan, commit(plan, result, self._metrics))
+        self._moved = time.monotonic()
         if self._after_step is not None:
             self._after_step()
 
@@ -151,6 +169,7 @@ class Loop:
                     action = self._inbox.get_nowait()
                 else:
                     action = self._inbox.get(timeout=self._patience())
+                    self._moved = time.monotonic()
             except Empty:
                 return
             _perform(action)

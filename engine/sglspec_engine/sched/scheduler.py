@@ -67,6 +67,11 @@ class Scheduler:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._running)
 
+    @property
+    def running(self) -> int:
+        """Works that were let in."""
+        return len(self._running)
+
     def add(self, work: Work) -> None:
         """Take a work in."""
         self._arrivals += 1
