@@ -161,8 +161,9 @@ class Vitals:
     """How an engine is doing: what it does now, and totals since it was loaded.
 
     alive: whether its thread runs. running, waiting: requests that are computed, and those that wait for their turn,
-    for memory or for their grammar. still_seconds: how long it has done nothing although there is something to do. live,
-    cached, capacity: tokens whose keys and values are held by contexts, are kept in case they are used again, and fit.
+    for memory or for their grammar. still_seconds: how long it has done nothing although there is something to do.
+    live, cached, capacity: tokens whose keys and values contexts hold, that are kept in case they are used again, and
+    that fit at all.
     steps, requests, failed, cancelled, preempted, evicted, seconds: see `metrics.Metrics`.
     """
 

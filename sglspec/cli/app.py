@@ -12,6 +12,7 @@ from sglspec.cli import (
     doctor,
     explain,
     fmt,
+    keys,
     models,
     new,
     render,
@@ -62,6 +63,7 @@ def _build() -> typer.Typer:
     app.add_typer(models.build(), name="models")
     app.command(cls=Command)(explain.explain)
     app.command(cls=Command)(serve.serve)
+    app.add_typer(keys.build(), name="keys")
     app.command(cls=Command)(doctor.doctor)
     app.command(cls=Command)(version.version)
     return app

@@ -24,6 +24,7 @@ FAULT = 70
 INTERRUPTED = 130
 TERMINATED = 143
 
+_OPTIONS = frozenset({"S610", "S613"})
 _LIMITS = frozenset({"S705", "S706", "S712"})
 
 
@@ -36,9 +37,9 @@ def document_code(diagnostics: Iterable[Diagnostic]) -> int:
 
 
 def backend_code(diagnostics: Iterable[Diagnostic]) -> int:
-    """For a model or backend that could not be opened; what is not S6xx is about a file that an option named, and S610
-    about an option."""
-    return UNAVAILABLE if any(d.code.startswith("S6") and d.code != "S610" for d in diagnostics) else USAGE
+    """For a model or backend that could not be opened; what is not S6xx is about a file that an option named, and some
+    are about an option."""
+    return UNAVAILABLE if any(d.code.startswith("S6") and d.code not in _OPTIONS for d in diagnostics) else USAGE
 
 
 def run_code(status: str, error: Diagnostic | None) -> int:

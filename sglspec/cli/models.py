@@ -14,6 +14,7 @@ from sglspec.cli.complain import Texts
 from sglspec.cli.exits import backend_code
 from sglspec.cli.options import Command
 from sglspec.cli.streams import put, wants_color
+from sglspec.cli.table import table
 
 Progress = Callable[[str, int, int], None]
 
@@ -55,12 +56,7 @@ def ls() -> None:
     for info in store.ls():
         folder = str(info.path) if info.present else "-"
         rows.append((info.name, "yes" if info.present else "no", f"{info.size / 1e6:.0f} MB", info.licence, folder))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    put(
-        "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-        )
-    )
+    put(table(rows))
 
 
 @contextmanager

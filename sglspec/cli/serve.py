@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
+import os
+import re
 from contextlib import suppress
 from typing import Annotated
 
@@ -24,7 +25,8 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; loopback only, there are no keys yet.")
+        str,
+        typer.Option(metavar="ADDRESS", help="Address to listen on; beyond this machine only where there are keys."),
     ] = "127.0.0.1",
     port: Annotated[str, typer.Option(metavar="PORT", help="Port to listen on; 0 takes a free one.")] = "8080",
     model: Annotated[
@@ -45,22 +47,29 @@ def serve(
         typer.Option(
             metavar="PLACE",
             help="Where programs and runs are kept: a path of an SQLite file, or postgresql://USER:PASSWORD@HOST/NAME. "
-            "If left out, until the server ends.",
+            "SGLSPEC_STORE if left out; without it, until the server ends.",
+        ),
+    ] = None,
+    keys_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Keys that open the server, besides those in its store: see `sglspec keys`."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name that clients may call the server by, besides its address; * for all names. Can be repeated.",
         ),
     ] = None,
     max_runs: Annotated[str, typer.Option(metavar="NUMBER", help="Runs at a time.")] = "32",
     max_waiting: Annotated[str, typer.Option(metavar="NUMBER", help="Runs that may wait for their turn.")] = "64",
 ) -> None:
     """Answer HTTP requests that run programs: stored ones by name, and documents that a request brings."""
-    if not _loopback(host):
-        raise wrong(
-            f"{host!r} is not a loopback address. The server has no keys yet, so it listens on this machine only; "
-            "for others put a proxy that checks who asks in front.",
-            "--host",
-        )
+    place = store or os.environ.get("SGLSPEC_STORE") or None
     number = whole_number(port, "--port", 0, 65535, "0 to 65535")
     runs = whole_number(max_runs, "--max-runs", 1, 10_000, "1 to 10,000")
     waiting = whole_number(max_waiting, "--max-waiting", 0, 100_000, "0 to 100,000")
+    names = [_host_name(name) for name in allow_host or ()]
     offered = host_tools(tools or (), installed=False)
     files = None if paths is None else list(dict.fromkeys(file for path in paths for file in documents(path)))
     from sglspec.backends import check_engine
@@ -72,8 +81,8 @@ def serve(
     try:
         settings = check_engine(backend, split_switches(engine or ()))
         listen(
-            host=host, port=number, model=model, backend=backend, engine=settings, tools=offered, store=store,
-            programs=files, max_runs=runs, max_waiting=waiting,
+            host=host, port=number, model=model, backend=backend, engine=settings, tools=offered, store=place,
+            programs=files, max_runs=runs, max_waiting=waiting, keys_file=keys_file, allow_hosts=names,
         )  # fmt: skip
     except SpecError as error:
         texts = Texts()
@@ -85,10 +94,7 @@ def serve(
         raise typer.Exit((backend_code if server else document_code)(error.diagnostics)) from None
 
 
-def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _host_name(text: str) -> str:
+    if text != "*" and not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[?[0-9a-fA-F:]+\]?", text):
+        raise wrong(f"{text!r} is no name of a host, like api.example.org.", "--allow-host")
+    return text

@@ -12,6 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sglspec.backends import open_backend
+from sglspec.server.access import Access
+from sglspec.server.access.gate import Gate, GatedRoute, Nowhere, OnlyGated, require_gates
+from sglspec.server.access.quota import Rates
 from sglspec.server.backend import BackendSlot, Opener
 from sglspec.server.endpoints import Endpoint, Handler, reply
 from sglspec.server.guard import Guard
@@ -35,6 +38,7 @@ def create_app(
     limits: Limits | None = None,
     tools: Tools | None = None,
     database: Database | None = None,
+    access: Access | None = None,
 ) -> FastAPI:
     """The application.
 
@@ -42,12 +46,16 @@ def create_app(
     lifespan, by the first run); while that fails, runs are answered with 503 and each one tries again.
     tools: what programs may call; the built-in ones unless given, never those of installed packages.
     database: where programs and runs are kept; a temporary one unless given.
+    access: who may use it; everyone on this machine unless given.
     """
     slot = BackendSlot(opener, backend_reference, model)
+    access = access or Access()
+    gate = Gate(access.keys, Rates())
     service = Service(slot, database or database_at(None), limits or Limits(), tools or Tools())
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+        require_gates(app.routes)
         slot.begin()
         await service.runs.start()
         try:
@@ -58,13 +66,15 @@ def create_app(
     # The pages at /docs load scripts from elsewhere, and the handlers read their bodies themselves.
     app = FastAPI(title="sglspec", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
-    app.add_middleware(Guard)
+    app.add_middleware(OnlyGated)
+    app.add_middleware(Guard, hosts=access.hosts, gate=gate)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
     listed = [*endpoints(service)]
     listed.append(Endpoint("GET", "/openapi.json", _description(listed), "public", "This description"))
-    for endpoint in listed:
-        app.add_api_route(endpoint.path, endpoint.handler, methods=[endpoint.method], response_model=None)
+    app.router.routes[:] = [GatedRoute(endpoint, gate) for endpoint in listed]
+    app.router.default = Nowhere(gate)
+    app.router.redirect_slashes = False
     return app
 
 

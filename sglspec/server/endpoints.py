@@ -9,23 +9,22 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sglspec.server.access.keys import Need
 from sglspec.server.problems import to_json
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
-Scope = Literal["public", "read", "run", "run:adhoc", "deploy", "admin"]
-"""What a key must be allowed to do. public: no key at all."""
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """path: as Starlette's routes; summary: for the API's description; operation: its OpenAPI operation, beyond what
-    follows from the rest."""
+    """path: as Starlette's routes; scope: what a key must be allowed to do; summary: for the API's description;
+    operation: its OpenAPI operation, beyond what follows from the rest."""
 
     method: Method
     path: str
     handler: Handler
-    scope: Scope
+    scope: Need
     summary: str
     operation: dict[str, Any] | None = None
 
@@ -40,4 +39,4 @@ def reply_text(text: str | bytes, status: int = 200, headers: dict[str, str] | N
     return Response(text, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
 
 
-__all__ = ["Endpoint", "Handler", "Method", "Scope", "reply", "reply_text"]
+__all__ = ["Endpoint", "Handler", "Method", "reply", "reply_text"]

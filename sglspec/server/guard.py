@@ -1,36 +1,29 @@
-"""What every request has to pass: a loopback `Host`, no foreign page behind it; and what no answer may lack."""
+"""What every request has to pass: a name of ours as `Host`, no foreign page behind it; and what no answer may lack."""
 
 from __future__ import annotations
 
 import logging
-import re
-from ipaddress import ip_address
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sglspec.server.access.gate import Gate
+from sglspec.server.access.hosts import Hosts, is_loopback
 from sglspec.server.problems import Problem
 
 MAX_HEADERS = 100
-_LOOPBACK = r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?"
-_HOST = re.compile(_LOOPBACK, re.IGNORECASE)
-_ORIGIN = re.compile("https?://" + _LOOPBACK, re.IGNORECASE)
 
 log = logging.getLogger("sglspec.server")
 
 
 class Guard:
-    """ASGI middleware, the outermost one.
+    """ASGI middleware, the outermost one."""
 
-    There are no keys, so whoever can connect can run programs: connections that came in over a network are refused,
-    also where somebody else's command line let the socket listen there.
-    A name that resolves to 127.0.0.1 for a moment (DNS rebinding) would let any web page talk to this server as if it
-    were its own; browsers then send that name as `Host`. A page of another site that posts here sends its `Origin`.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, hosts: Hosts, gate: Gate) -> None:
         self._app = app
+        self._hosts = hosts
+        self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,7 +37,7 @@ class Guard:
             await send(message)
 
         try:
-            _admit(scope)
+            _admit(scope, self._hosts, await self._gate.locked())
             await self._app(scope, receive, watched)
         except Problem as problem:
             await problem.response()(scope, receive, send)
@@ -57,28 +50,19 @@ class Guard:
             await Problem(500, "internal").response()(scope, receive, send)
 
 
-def _admit(scope: Scope) -> None:
+def _admit(scope: Scope, hosts: Hosts, locked: bool) -> None:
     headers = Headers(scope=scope)
     if len(headers) > MAX_HEADERS:
         raise Problem(431, "too-many-headers", f"The limit is {MAX_HEADERS}.")
-    host, port = scope.get("server") or ("", None)
-    if port is not None and not is_loopback(host):
-        raise Problem(421, "misdirected", "This server answers on loopback addresses only.")
-    if not _HOST.fullmatch(headers.get("host", "")):
-        raise Problem(421, "misdirected", "Use http://127.0.0.1, http://localhost or http://[::1].")
-    origin = headers.get("origin")
-    if origin is not None and not _ORIGIN.fullmatch(origin):
-        raise Problem(403, "forbidden-origin")
+    here, port = scope.get("server") or ("", None)
+    if port is not None and not locked and not is_loopback(here):
+        raise Problem(421, "misdirected", "There are no keys, so this server answers on loopback addresses only.")
+    named = headers.getlist("host")
+    if len(named) != 1 or not hosts.knows(named[0], here, locked):
+        raise Problem(421, "misdirected", "Use a name that is allowed here (`--allow-host`), or a loopback name.")
+    for origin in headers.getlist("origin"):
+        if not hosts.takes(origin, here, locked):
+            raise Problem(403, "forbidden-origin")
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a name or an address can only mean this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-__all__ = ["Guard", "is_loopback"]
+__all__ = ["Guard"]

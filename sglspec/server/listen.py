@@ -1,4 +1,4 @@
-"""`sglspec serve`: the application on a loopback address."""
+"""`sglspec serve`: the application on an address; beyond this machine only where there are keys."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from fastapi import FastAPI
 
 from sglspec.backends import open_backend
 from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.server.access.hosts import is_loopback
+from sglspec.server.access.sources import access_to
 from sglspec.server.application import create_app
-from sglspec.server.guard import is_loopback
 from sglspec.server.offer import builtin, offer, read
 from sglspec.server.service import Limits
 from sglspec.server.storage.database import database_at
 from sglspec.tools import Tools
 
 MAX_HEADER_BYTES = 65_536
+_NO_KEYS = "Make one with `sglspec keys create OWNER`, or use 127.0.0.1, ::1 or localhost."
 DRAIN_SECONDS = 5.0
 """How long runs may go on after the signal to stop; then they are cancelled and their streams say so."""
 
@@ -38,15 +40,19 @@ def listen(
     programs: Sequence[str | Path] | None = None,
     max_runs: int | None = None,
     max_waiting: int | None = None,
+    keys_file: str | Path | None = None,
+    allow_hosts: Sequence[str] = (),
 ) -> None:
     """See `sglspec.server.serve`."""
-    if not is_loopback(host):
-        message = f"The server listens on this machine only, and `{host}` is not a loopback address."
-        raise SpecError(Diagnostic("S609", message, help="Use 127.0.0.1, ::1 or localhost."))
     tools = tools or Tools()
     documents = read(builtin() if programs is None else map(Path, programs), tools)
     database = database_at(store)
     database.open()
+    access = access_to(database, keys_file, allow_hosts)
+    locked = asyncio.run(access.keys.locked())
+    if not locked and not is_loopback(host):
+        message = f"There are no keys, so the server listens on this machine only: `{host}` is not a loopback address."
+        raise SpecError(Diagnostic("S613", message, help=_NO_KEYS))
     asyncio.run(offer(database, documents))
     listener = bind(host, port)
     address = f"[{host}]" if ":" in host else host
@@ -54,7 +60,7 @@ def listen(
     given = {"runs": max_runs, "waiting": max_waiting}
     limits = replace(Limits(), **{name: value for name, value in given.items() if value is not None})
     opener = partial(open_backend, engine=engine)
-    app = create_app(backend, model, opener, limits=limits, tools=tools, database=database)
+    app = create_app(backend, model, opener, limits=limits, tools=tools, database=database, access=access)
     with listener:
         Server(config(app), app).run(sockets=[listener])
 

@@ -203,7 +203,8 @@ def schemas_of(checked: Checked) -> tuple[Schema, Schema]:
 
 def _document(title: str, description: str, paths: Schema, schemas: Mapping[str, Schema]) -> Schema:
     info = {"title": title, "version": version("sglspec"), "description": description}
-    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+    components = {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}
 
 
 def _operation(endpoint: Endpoint) -> Schema:
@@ -216,6 +217,8 @@ def _operation(endpoint: Endpoint) -> Schema:
     parameters += more.pop("parameters", ())
     words = re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path.removeprefix('/v1')}").strip("_")
     out: Schema = {"operationId": words, "summary": endpoint.summary, "x-scope": endpoint.scope}
+    if endpoint.scope != "public":
+        out["security"] = [{"key": []}, {}]  # none on a server without keys
     if parameters:
         out["parameters"] = parameters
     return out | {"responses": _responses("200")} | more

@@ -24,7 +24,7 @@ class CheckRoutes:
     def endpoints(self) -> list[Endpoint]:
         return [
             Endpoint("POST", "/v1/check", self.post_check, "run:adhoc", "All diagnostics of a program; nothing runs"),
-            Endpoint("GET", "/v1/models", self.get_models, "read", "The model of this server"),
+            Endpoint("GET", "/v1/models", self.get_models, "models", "The model of this server"),
             Endpoint("GET", "/livez", self.livez, "public", "Whether the server answers"),
             Endpoint("GET", "/readyz", self.readyz, "public", "Whether the model is loaded"),
         ]

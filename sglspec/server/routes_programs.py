@@ -51,20 +51,37 @@ class ProgramRoutes:
     def endpoints(self) -> list[Endpoint]:
         one, alias = "/v1/programs/{reference}", "/v1/programs/{reference}/aliases/{alias}"
         return [
-            Endpoint("POST", "/v1/programs", self.post_program, "deploy", "Store a program, or a new version", _POST),
-            Endpoint("GET", "/v1/programs", self.get_page, "read", "Programs by name", _PAGE),
-            Endpoint("GET", one, self.get_program, "read", "A program: its version, and the names of its inputs"),
-            Endpoint("DELETE", one, self.delete_program, "deploy", "Archive a program: it takes no more runs", _GONE),
-            Endpoint("GET", one + "/source", self.get_source, "read", "The text of a version, byte for byte", _SOURCE),
-            Endpoint("GET", one + "/openapi.json", self.get_openapi, "read", "The API of one program"),
-            Endpoint("GET", one + "/input.schema.json", self.get_inputs, "read", "A JSON Schema of its inputs"),
-            Endpoint("GET", one + "/output.schema.json", self.get_outputs, "read", "A JSON Schema of its outputs"),
-            Endpoint("GET", one + "/versions", self.get_versions, "read", "The versions, newest first", _PAGE),
-            Endpoint("GET", one + "/versions/{version}", self.get_version, "read", "One version"),
-            Endpoint("GET", one + "/aliases", self.get_aliases, "read", "The aliases of a program"),
-            Endpoint("GET", alias, self.get_alias, "read", "An alias"),
-            Endpoint("PUT", alias, self.put_alias, "deploy", "Point an alias at a version", _PUT),
-            Endpoint("DELETE", alias, self.delete_alias, "deploy", "Remove an alias", _GONE),
+            Endpoint(
+                "POST", "/v1/programs", self.post_program, "programs:write", "Store a program, or a new version", _POST
+            ),
+            Endpoint("GET", "/v1/programs", self.get_page, "programs:read", "Programs by name", _PAGE),
+            Endpoint(
+                "GET", one, self.get_program, "programs:read", "A program: its version, and the names of its inputs"
+            ),
+            Endpoint(
+                "DELETE", one, self.delete_program, "programs:write", "Archive a program: it takes no more runs", _GONE
+            ),
+            Endpoint(
+                "GET",
+                one + "/source",
+                self.get_source,
+                "programs:read",
+                "The text of a version, byte for byte",
+                _SOURCE,
+            ),
+            Endpoint("GET", one + "/openapi.json", self.get_openapi, "programs:read", "The API of one program"),
+            Endpoint(
+                "GET", one + "/input.schema.json", self.get_inputs, "programs:read", "A JSON Schema of its inputs"
+            ),
+            Endpoint(
+                "GET", one + "/output.schema.json", self.get_outputs, "programs:read", "A JSON Schema of its outputs"
+            ),
+            Endpoint("GET", one + "/versions", self.get_versions, "programs:read", "The versions, newest first", _PAGE),
+            Endpoint("GET", one + "/versions/{version}", self.get_version, "programs:read", "One version"),
+            Endpoint("GET", one + "/aliases", self.get_aliases, "programs:read", "The aliases of a program"),
+            Endpoint("GET", alias, self.get_alias, "programs:read", "An alias"),
+            Endpoint("PUT", alias, self.put_alias, "programs:write", "Point an alias at a version", _PUT),
+            Endpoint("DELETE", alias, self.delete_alias, "programs:write", "Remove an alias", _GONE),
         ]
 
     async def post_program(self, request: Request) -> Response:

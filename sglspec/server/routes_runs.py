@@ -15,6 +15,7 @@ from starlette.responses import Response
 from sglspec.analysis.inputs import bind_inputs
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.server import openapi
+from sglspec.server.access.gate import grant_of
 from sglspec.server.asked import Asked, asked, principal, waits
 from sglspec.server.body import Settings, read_posted, read_settings, receive_body
 from sglspec.server.endpoints import Endpoint, reply, reply_text
@@ -62,13 +63,17 @@ class RunRoutes:
     def endpoints(self) -> list[Endpoint]:
         return [
             Endpoint("POST", "/v1/runs", self.post_inline, "run:adhoc", "Check a program and run it", _INLINE),
-            Endpoint("POST", "/v1/programs/{reference}/runs", self.post_stored, "run", "Run a stored program", _STORED),
-            Endpoint("GET", "/v1/runs", self.get_page, "read", "Runs, newest first", _PAGE),
-            Endpoint("GET", "/v1/runs/{run}", self.get_run, "read", "The state of a run"),
-            Endpoint("GET", "/v1/runs/{run}/result", self.get_result, "read", "The result of a run that has ended"),
-            Endpoint("GET", "/v1/runs/{run}/trace", self.get_trace, "read", "The tokens of a run"),
-            Endpoint("GET", "/v1/runs/{run}/events", self.get_events, "read", "The events of a run", _EVENTS),
-            Endpoint("POST", "/v1/runs/{run}/cancel", self.post_cancel, "run", "Ask a run to end", _CANCEL),
+            Endpoint(
+                "POST", "/v1/programs/{reference}/runs", self.post_stored, "runs:write", "Run a stored program", _STORED
+            ),
+            Endpoint("GET", "/v1/runs", self.get_page, "runs:read", "Runs, newest first", _PAGE),
+            Endpoint("GET", "/v1/runs/{run}", self.get_run, "runs:read", "The state of a run"),
+            Endpoint(
+                "GET", "/v1/runs/{run}/result", self.get_result, "runs:read", "The result of a run that has ended"
+            ),
+            Endpoint("GET", "/v1/runs/{run}/trace", self.get_trace, "runs:read", "The tokens of a run"),
+            Endpoint("GET", "/v1/runs/{run}/events", self.get_events, "runs:read", "The events of a run", _EVENTS),
+            Endpoint("POST", "/v1/runs/{run}/cancel", self.post_cancel, "runs:write", "Ask a run to end", _CANCEL),
         ]
 
     # -- starting ------------------------------------------------------------------------------------------------
@@ -105,10 +110,14 @@ class RunRoutes:
         # who sends a key means to ask again when the connection breaks
         detach = settings.detach if settings.detach is not None else ask.view == "async" or ask.once is not None
         order = Order(checked, inputs, seed, settings.trace, ask.view, detach, ask.deadline, principal(request))
-        try:
-            return await self._runs.create(order, ask.once)
-        except OtherRequest:
-            raise Problem(422, "idempotency-mismatch") from None
+        with self._service.running.place(grant_of(request)) as place:
+            try:
+                run, replayed = await self._runs.create(order, ask.once)
+            except OtherRequest:
+                raise Problem(422, "idempotency-mismatch") from None
+            if not replayed and (live := self._runs.find(run)) is not None:
+                place.keep(live.task)
+        return run, replayed
 
     async def _answer(self, request: Request, ask: Asked, run: str, replayed: bool) -> Response:
         live = self._runs.find(run)
@@ -171,7 +180,9 @@ class RunRoutes:
         if any(state not in STATES for state in states):
             raise Problem(400, "invalid-request", f"`status` is one of {', '.join(STATES)}.")
         program = request.query_params.get("program")
-        job = partial(table.page, below=below, limit=limit + 1, states=states, program=program)
+        grant = grant_of(request)
+        mine = None if grant.may("admin") else grant.owner
+        job = partial(table.page, below=below, limit=limit + 1, states=states, program=program, principal=mine)
         rows = await self._database.read(job)
         return reply(
             {"data": [run_face(row) for row in rows[:limit]], "next": rows[limit - 1].id if len(rows) > limit else None}
@@ -233,7 +244,10 @@ class RunRoutes:
         run = request.path_params["run"]
         if not RUN_ID.fullmatch(run):
             raise Problem(404, "not-found", "There is no such run.")
-        return await self._runs.row(run)
+        row = await self._runs.row(run)
+        if not grant_of(request).sees(row.principal):
+            raise Problem(404, "not-found", "There is no such run.")
+        return row
 
 
 def random_seed() -> int:

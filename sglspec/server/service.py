@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sglspec.runtime.limits import Bounds
+from sglspec.server.access.quota import Running
 from sglspec.server.backend import BackendSlot
 from sglspec.server.programs import Programs
 from sglspec.server.runs import Keeping, Runs
@@ -38,6 +39,7 @@ class Service:
         self.limits = limits
         self.tools = tools
         self.slots = Slots(limits.runs, limits.waiting)
+        self.running = Running()
         self.programs = Programs(database, tools)
         self.runs = Runs(database, self.programs, backend, self.slots, limits.bounds, tools, limits.keeping)
 

@@ -17,6 +17,7 @@ from psycopg import sql
 
 from sglspec.backends.base import Backend, Delta, GenRequest, Session
 from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
+from sglspec.server.access import Access
 from sglspec.server.application import create_app
 from sglspec.server.listen import Server, bind, config
 from sglspec.server.service import Limits
@@ -130,12 +131,13 @@ def make_app() -> MakeApp:
         backend: Backend | None = None,
         replies: dict[str, Any] | None = None,
         database: Database | None = None,
+        access: Access | None = None,
         **limits: Any,
     ) -> FastAPI:
         async def opener(reference: str | None, model: str | None) -> Backend:
             return backend or ScriptedBackend(JUDGE_REPLIES if replies is None else replies)
 
-        return create_app(opener=opener, limits=Limits(**limits), database=database)
+        return create_app(opener=opener, limits=Limits(**limits), database=database, access=access)
 
     return make
 

@@ -141,3 +141,17 @@ batch_rows = Table(
     Column("result", Text),
 )
 Index("batch_rows_status", batch_rows.c.batch, batch_rows.c.status)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", String(12), primary_key=True),
+    Column("digest", String(64), nullable=False),  # SHA-256 of the whole key, in hex
+    Column("owner", String(64), nullable=False),
+    Column("scopes", Text, nullable=False),  # separated by spaces
+    Column("created", Float, nullable=False),
+    Column("expires", Float),
+    Column("revoked", Float),
+    Column("requests", Integer),  # a minute
+    Column("runs", Integer),  # at once
+)
