@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sglspec.analysis import load_program
 from sglspec.backends.scripted import ScriptedBackend
 from sglspec.diagnostics import Diagnostic, Report, SpecError
 from sglspec.document.model import Sampling
-from sglspec.document.nodes import to_python
+from sglspec.document.nodes import Source, to_python
 from sglspec.document.read import parse, read_source, source_from_text
 from sglspec.expressions import LIBRARY, SCOPE_FUNCTIONS
 from sglspec.runtime.run import RunOptions, execute
@@ -44,16 +45,36 @@ def source_of(case: dict[str, Any]) -> tuple[str, int]:
 
 
 def faces(problems: list[Diagnostic], before: int) -> list[str]:
-    """`S201:4`: code and line, as counted in the case."""
-    return [p.code if p.range is None else f"{p.code}:{p.range.start.line - before}" for p in problems]
+    """`S201:4`: code and line, as counted in the case; `S201:b.yaml:4` in another file."""
+    return [face(p, before) for p in problems]
+
+
+def face(problem: Diagnostic, before: int) -> str:
+    if problem.range is None:
+        return problem.code
+    if problem.file != "rule.yaml":
+        return f"{problem.code}:{problem.file}:{problem.range.start.line}"
+    return f"{problem.code}:{problem.range.start.line - before}"
+
+
+def in_folder(case: dict[str, Any], text: str, folder: Path) -> Source:
+    """The program as a document; one with other files stands in a folder with them."""
+    source = source_from_text(text, "rule.yaml")
+    if "files" not in case:
+        return source
+    for name, content in case["files"].items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, "utf-8")
+    (folder / "rule.yaml").write_text(text, "utf-8")
+    return replace(source, path=folder / "rule.yaml")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['section']}: {case['rule']}")
-def test_rule(case: dict[str, Any]):
+def test_rule(case: dict[str, Any], tmp_path: Path):
     text, before = source_of(case)
     report = Report("rule.yaml")
     try:
-        program = load_program(source_from_text(text, "rule.yaml"), report)
+        program = load_program(in_folder(case, text, tmp_path), report)
     except SpecError as error:
         program = None
         for problem in error.diagnostics:

@@ -110,7 +110,7 @@ class _Walks:
 
     def flow(self, steps: list[AnyStep], inputs: Mapping[str, Decl], outside: frozenset[str] = frozenset()) -> Flow:
         definitions = self.definitions
-        names = Names.of(self.document, self.report, steps, inputs, definitions.texts, definitions.regex_names, outside)
+        names = Names.of(self.document, self.report, steps, inputs, definitions.texts, definitions.patterns, outside)
         tools, known = self.tools or Tools(installed=True), self.tools is not None
         flow = Flow(self.document, self.report, names, self.gens, tools, known, self.reuse, definitions.patterns)
         self.flows.append(flow)
@@ -210,7 +210,7 @@ def _unused(document: Document, report: Report, walks: _Walks) -> None:
     everywhere = set[str]().union(*(flow.names.read | flow.compiler.words for flow in walks.flows))
     mapping = document.root.get("inputs")
     for name in document.spec.inputs:
-        if name not in everywhere:
+        if name not in everywhere and name not in walks.definitions.patterns:
             _is_unused(document, report, "input", name, mapping or document.root)
     for listed, flow in walks.of_list.items():
         for name in listed.params:

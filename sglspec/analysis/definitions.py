@@ -31,7 +31,7 @@ NOWHERE = Place()
 
 @dataclass(slots=True)
 class Definitions:
-    """texts: by name; patterns: those that are right, by name; schemas: those of files, by path."""
+    """texts, patterns: by name, with something in place of one that has a mistake; schemas: those of files, by path."""
 
     document: Document
     report: Report
@@ -48,16 +48,10 @@ class Definitions:
         for name, text in defs.texts.items():
             self.texts[name] = self._text(text)
         for name, pattern in defs.regexes.items():
-            if self._is_pattern(pattern):
-                self.patterns[name] = pattern.source
+            self.patterns[name] = pattern.source if self._is_pattern(pattern) else "x"
         for schema in defs.schemas.values():
             if not isinstance(schema.node, Mapping):
                 self._written(schema.node)
-
-    @property
-    def regex_names(self) -> list[str]:
-        """All of them, those with mistakes too."""
-        return list(self.document.spec.defs.regexes) if self.document.spec.defs is not None else []
 
     def schema(self, node: Scalar) -> tuple[Tree, Node] | None:
         """What `schema: name` or `schema: ./path` means, and the file that it stands in. None for what is not known;

@@ -87,7 +87,7 @@ def editor_schema() -> Schema:
             "use-mapping": _closed(Use),
             "defs": _defs(),
             "text": _text(),
-            "text-mapping": _closed(TextDef),
+            "text-mapping": _file_text(),
             "step-list": _step_list(),
             "step-list-mapping": _closed(StepsDef),
         },
@@ -168,6 +168,13 @@ def _defs() -> Schema:
 def _text() -> Schema:
     """A text, or that of a file."""
     return {"if": {"type": "object"}, "then": ref("text-mapping"), "else": TEXT_SCHEMA}
+
+
+def _file_text() -> Schema:
+    """The one key is missing when it is misspelt: one message is enough."""
+    schema = _closed(TextDef)
+    del schema["required"]
+    return {**schema, "minProperties": 1}
 
 
 def _step_list() -> Schema:
