@@ -240,3 +240,24 @@ async def test_warm(tiny_llama: Path):
         assert whole <= usage.prompt_tokens - usage.reused_tokens
     finally:
         await backend.close()
+
+
+def test_files_of_a_document(tmp_path: Path):
+    (tmp_path / "part.yaml").write_text("sglspec: v1\nsteps: [{gen: x}]\n")
+    text = "sglspec: v1\nuse: {part: ./part.yaml}\nsteps: [{call: part, into: y}]\n"
+    with pytest.raises(sglspec.SpecError) as refused:
+        sglspec.load(text)
+    assert codes(refused) == ["S121"]
+    assert [problem.code for problem in sglspec.check(text)] == ["S121"]
+    program = sglspec.load(text, roots=[tmp_path])
+    assert program.run(on={"part.x": "hi"}).outputs == {"y": {"x": "hi"}}
+    (tmp_path / "main.yaml").write_text(text)
+    assert sglspec.load(tmp_path / "main.yaml").name == "main"
+
+
+def test_a_variable_of_a_called_program(tmp_path: Path):
+    (tmp_path / "part.yaml").write_text("sglspec: v1\nsteps: [{gen: x}]\n")
+    text = "sglspec: v1\nuse: {part: ./part.yaml}\nsteps: [{call: part}, {gen: x}]\n"
+    program = sglspec.load(text, roots=[tmp_path])
+    with program.stream(on={"part.x": "inner", "x": "outer"}) as stream:
+        assert ["".join(stream.text(var)) for var in ("x", "part.x")] == ["outer", "inner"]

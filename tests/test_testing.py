@@ -13,7 +13,7 @@ from sglspec.document.read import read_source
 from sglspec.testing import run_trial, trials_of
 from tests.runtime.fake import FakeBackend, program
 
-EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.sglspec.*"))
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("**/*.sglspec.*"))
 
 
 async def no_model(name: str | None) -> Backend:
@@ -42,3 +42,36 @@ async def test_without_replies_it_runs_on_a_model(model: str, named: str):
     outcome = await run_trial(trial, open_model)
     assert outcome.passed and outcome.result is not None and outcome.result.outputs == {"x": "yes"}
     assert asked == [named]
+
+
+COUNTED = """
+sglspec: v1
+use: {a: ./a.yaml}
+defs: {steps: {l: [{gen: g}, {tool: calculator, with: {expression: "1"}, into: t, id: i}]}}
+steps:
+  - for: n
+    in: [1, 2]
+    do: [{include: l}, {call: a, into: c}]
+  - {call: a, id: last, on_error: skip}
+tests:
+  - replies: {g: x, i: 1, a.v: y}
+    calls: CALLS
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "wrong"),
+    [
+        ("{g: 2, i: 2, t: 2, calculator: 2, a: 3, c: 2, last: 1, a.v: 3}", None),
+        ("{calculator: 1, a: 2, a.v: 2, g: 2}", "calculator = 2\na = 3\na.v = 3"),
+    ],
+)
+async def test_calls_and_tools_are_counted_by_every_key(tmp_path: Path, calls: str, wrong: str | None):
+    (tmp_path / "a.yaml").write_text("sglspec: v1\nsteps: [t, {gen: v}]\n")
+    (tmp_path / "main.yaml").write_text(COUNTED.replace("CALLS", calls))
+    report = Report()
+    checked = load_program(read_source(tmp_path / "main.yaml"), report)
+    assert checked is not None, report.sorted()
+    (trial,) = trials_of(checked)
+    outcome = await run_trial(trial, no_model)
+    assert [problem.help for problem in outcome.problems] == ([wrong] if wrong is not None else [])

@@ -66,8 +66,9 @@ class CaseChecker:
         for name in case.replies or {}:
             if self.program.takes_reply(name) or not self.all_known:
                 continue
-            known = ", ".join(self.program.reply_keys[:12])
-            close = nearest(name, list(self.program.reply_keys))
+            keys = self.program.reply_keys(name)
+            known = ", ".join(keys[:12])
+            close = nearest(name, keys)
             help = f"Did you mean `{close}`?" if close else f"Replies are given for: {known}." if known else None
             self._fault("S301", f"no step takes the reply `{name}`", _key(mapping, name), help)
 
@@ -82,7 +83,7 @@ class CaseChecker:
         for entry in node.entries:
             name, count = entry.key.text, to_python(entry.value)
             if not self.program.takes_reply(name) and self.all_known:
-                close = nearest(name, list(self.program.reply_keys))
+                close = nearest(name, self.program.reply_keys(name))
                 help = f"Did you mean `{close}`?" if close else None
                 self._fault("S301", f"no step is named `{name}`", entry.key, help)
             if not isinstance(count, int) or isinstance(count, bool) or count < 0:

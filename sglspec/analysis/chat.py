@@ -233,9 +233,9 @@ class ChatChecker:
         """Included steps are as if they stood here; what is wrong with them here is said here."""
         end, faults = self._walked(step, tails, inside)
         for fault in faults[:1]:
-            message = (
-                f"the steps of `{step.include}` cannot stand here: {fault.message[:1].lower()}{fault.message[1:-1]}"
-            )
+            # what comes behind the colon explains the rule, which the page of the code does too
+            reason = fault.message[:1].lower() + fault.message[1:].partition(":")[0].rstrip(".")
+            message = f"the steps of `{step.include}` cannot stand here: {reason}"
             related = (Related("this step", fault.range, fault.file),) if fault.range is not None else ()
             help = "Put the `include` where its steps could stand: into a message, or between messages."
             node = step.verb_node

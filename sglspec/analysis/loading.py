@@ -93,8 +93,8 @@ def _models(program: Program, report: Report) -> None:
         for alias, used in one.used.items():
             model = used.program.spec.model
             if model is not None and model != wanted:
-                runs = f"this one on `{wanted}`" if wanted is not None else "this one names none"
-                message = f"`{alias}` wants the model `{model}`, and {runs}: a run has one model"
+                other = f"the program runs on `{wanted}`" if wanted is not None else "the program names none"
+                message = f"`{alias}` wants the model `{model}`, and {other}: a run has one model"
                 help = "Write the same `model` in both, or leave it out in the other one."
                 report.add(one.document.diagnostic("S620", message, one.spec.use[alias].place, help=help))
 

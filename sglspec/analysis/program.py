@@ -187,9 +187,11 @@ class Program:
         alias, _, rest = key.partition(".")
         return bool(rest) and any(program.takes_reply(rest) for program in self._called.get(alias, ()))
 
-    @cached_property
-    def reply_keys(self) -> tuple[str, ...]:
-        return tuple(self._reply_keys)
+    def reply_keys(self, like: str = "") -> list[str]:
+        """The keys that replies may have; those of a called program where `like` is such a key."""
+        alias, dot, rest = like.partition(".")
+        inner = [key for program in self._called.get(alias, ()) for key in program.reply_keys(rest)] if dot else []
+        return [f"{alias}.{key}" for key in inner] or list(self._reply_keys)
 
     @cached_property
     def _reply_keys(self) -> dict[str, None]:

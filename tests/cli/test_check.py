@@ -113,3 +113,33 @@ def test_a_backend_that_is_none(cli, write):
     done = cli("check", "--backend", "cloud", "hello.yaml")
     assert (done.code, done.out) == (5, "")
     assert "S601" in done.err
+
+
+USING = "sglspec: v1\nuse: {part: ../parts/part.yaml}\nsteps: [{include: part}]\n"
+
+
+def test_files_of_a_granted_folder(cli, write):
+    write("own/main.yaml", USING)
+    write("parts/part.yaml", "sglspec: v1\nsteps: hello\n")
+    assert "S121" in cli("check", "own/main.yaml").out
+    done = cli("check", "--root", "parts", "own/main.yaml")
+    assert (done.code, done.out) == (0, "1 document, no problems\n")
+    assert cli("run", "--backend", "scripted:", "--root", "parts", "own/main.yaml", "--json").code == 0
+    assert "hello" in cli("render", "--root", "parts", "own/main.yaml").out
+    assert cli("check", "--root", "nowhere", "own/main.yaml").code == 2
+
+
+def test_standard_input_stands_in_the_first_root(cli, write):
+    write("parts/part.yaml", "sglspec: v1\nsteps: hello\n")
+    text = USING.replace("../parts/", "./")
+    assert "S121" in cli("check", "-", stdin=text).out
+    assert cli("check", "--root", "parts", "-", stdin=text).code == 0
+
+
+def test_a_mistake_in_a_document_that_two_use_is_shown_once_with_its_text(cli, write):
+    for name in ("one", "two"):
+        write(f"{name}.yaml", "sglspec: v1\nuse: {part: ./part.yaml}\nsteps: [{include: part}]\n")
+    write("part.yaml", WRONG)
+    done = cli("check", "one.yaml", "two.yaml")
+    assert done.out.count("S201") == 1
+    assert "part.yaml:4:5" in done.out and "4 |     max_token: 3" in done.out
