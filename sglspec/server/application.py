@@ -20,6 +20,7 @@ from sglspec.server.endpoints import Endpoint, Handler, reply
 from sglspec.server.guard import Guard
 from sglspec.server.openapi import service_document
 from sglspec.server.problems import Problem
+from sglspec.server.routes_batches import BatchRoutes
 from sglspec.server.routes_checks import CheckRoutes
 from sglspec.server.routes_programs import ProgramRoutes
 from sglspec.server.routes_runs import RunRoutes
@@ -57,7 +58,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         require_gates(app.routes)
         slot.begin()
-        await service.runs.start()
+        await service.start()
         try:
             yield
         finally:
@@ -82,6 +83,7 @@ def endpoints(service: Service) -> Iterable[Endpoint]:
     """Every address of the server."""
     yield from RunRoutes(service).endpoints()
     yield from ProgramRoutes(service).endpoints()
+    yield from BatchRoutes(service).endpoints()
     yield from CheckRoutes(service).endpoints()
 
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from sglspec.diagnostics import Diagnostic, Report, sentence
 from sglspec.document.bounds import MAX_BYTES
 from sglspec.document.json import read_json
-from sglspec.document.nodes import Mapping, Node, Scalar, Source, to_python
+from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, Source, to_python
 from sglspec.document.read import source_from_text
 from sglspec.server.problems import Problem
 from sglspec.server.storage.programs import DIGEST
@@ -27,6 +27,7 @@ QUERY = ("inputs", "seed", "trace", "detach")
 """What a YAML body, which is all program, takes from the address instead."""
 
 JSON_TYPES = ("application/json",)
+JSONL_TYPES = ("application/jsonl", "application/x-ndjson", "application/x-jsonlines")
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 KEYS = ("spec", *QUERY)
 _NAMED = ("application/json", "application/yaml", "application/jsonl")
@@ -49,6 +50,15 @@ class Posted:
 
     source: Source
     settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """rows: None where they come as lines."""
+
+    program: str
+    seed: int | None
+    rows: list[dict[str, Any]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,28 @@ def read_alias(raw: Raw) -> str:
     if isinstance(version, Scalar) and isinstance(version.value, str) and DIGEST.fullmatch(text):
         return text
     raise _wrong(source, version or root, "`version` is the number or the digest of a version", "/version")
+
+
+def read_batch(raw: Raw) -> BatchSettings:
+    """A batch as one JSON object. Raises Problem (400)."""
+    source, root = _object(raw, ("program", "rows", "seed"))
+    program, rows, seed = root.get("program"), root.get("rows"), root.get("seed")
+    if not isinstance(program, Scalar) or not isinstance(program.value, str):
+        raise _wrong(source, program or root, "`program` is the name of a stored program", "/program")
+    if not isinstance(rows, Sequence) or not all(isinstance(item, Mapping) for item in rows.items):
+        raise _wrong(source, rows or root, "`rows` is a list of objects: inputs by name", "/rows")
+    number = (
+        None if seed is None or _is_null(seed) else _seed(seed.text if isinstance(seed, Scalar) else "", source, seed)
+    )
+    return BatchSettings(program.value, number, to_python(rows))
+
+
+def read_batch_query(raw: Raw) -> BatchSettings:
+    """What stands beside rows that come as lines. Raises Problem (400)."""
+    if any(key not in ("program", "seed") for key in raw.query) or "program" not in raw.query:
+        raise Problem(400, "invalid-request", "The query holds `program`, and may hold `seed`.")
+    seed = raw.query.get("seed")
+    return BatchSettings(raw.query["program"], None if seed is None else _seed(seed, None), None)
 
 
 def _object(raw: Raw, keys: tuple[str, ...]) -> tuple[Source, Mapping]:
@@ -268,13 +300,17 @@ def _too_large(most: int) -> Problem:
 
 
 __all__ = [
+    "JSONL_TYPES",
     "JSON_TYPES",
     "MAX_BODY",
     "YAML_TYPES",
+    "BatchSettings",
     "Posted",
     "Raw",
     "Settings",
     "read_alias",
+    "read_batch",
+    "read_batch_query",
     "read_document",
     "read_posted",
     "read_settings",

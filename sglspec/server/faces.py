@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from sglspec.server.storage.batches import Batch, BatchRow
 from sglspec.server.storage.programs import Alias, Version
 from sglspec.server.storage.runs import RunRow
 
@@ -57,4 +58,29 @@ def alias_face(alias: Alias) -> dict[str, Any]:
     }
 
 
-__all__ = ["alias_face", "moment", "run_face", "version_face"]
+def batch_face(batch: Batch, counts: dict[str, int] | None = None) -> dict[str, Any]:
+    """The state of a batch. counts: of its rows by status."""
+    here = f"/v1/batches/{batch.id}"
+    face: dict[str, Any] = {
+        "id": batch.id,
+        "status": batch.state,
+        "program": {"name": batch.program, "version": batch.version, "digest": batch.digest},
+        "seed": int(batch.seed) if int(batch.seed) < 2**53 else batch.seed,
+        "created_at": moment(batch.created),
+        "started_at": moment(batch.started),
+        "ended_at": moment(batch.ended),
+        "cancel_requested": batch.cancel and not batch.ended_already,
+        "rows": batch.rows,
+        "error": None if batch.error is None else json.loads(batch.error),
+        "urls": {name: f"{here}/{name}" for name in ("output", "errors", "cancel")},
+    }
+    return face if counts is None else face | {"counts": counts}
+
+
+def batch_row_face(row: BatchRow) -> dict[str, Any]:
+    """A row that is done."""
+    head = {"row": row.row, "custom_id": row.custom_id, "run_id": row.run, "status": row.status}
+    return head | json.loads(row.result or "{}")
+
+
+__all__ = ["alias_face", "batch_face", "batch_row_face", "moment", "run_face", "version_face"]

@@ -86,7 +86,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "id": {"type": "string"},
             "status": {"enum": list(STATES)},
             "program": _OBJECT,
-            "mode": {"enum": ["sync", "stream", "async"]},
+            "mode": {"enum": ["sync", "stream", "async", "batch"]},
             "created_at": _TIME,
             "started_at": _TIME,
             "ended_at": _TIME,
@@ -115,6 +115,16 @@ SCHEMAS: Mapping[str, Schema] = {
             "detach": {"type": ["boolean", "null"]},
         },
         "required": ["spec"],
+        "additionalProperties": False,
+    },
+    "Rows": {
+        "type": "object",
+        "properties": {
+            "program": {"type": "string"},
+            "rows": {"type": "array", "items": _OBJECT, "minItems": 1},
+            "seed": _SEED,
+        },
+        "required": ["program", "rows"],
         "additionalProperties": False,
     },
     "AliasTarget": {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sglspec.runtime.limits import Bounds
 from sglspec.server.access.quota import Running
 from sglspec.server.backend import BackendSlot
+from sglspec.server.batches import Batches
 from sglspec.server.programs import Programs
 from sglspec.server.runs import Keeping, Runs
 from sglspec.server.runs.slots import Slots
@@ -43,7 +44,16 @@ class Service:
         self.programs = Programs(database, tools)
         self.runs = Runs(database, self.programs, backend, self.slots, limits.bounds, tools, limits.keeping)
 
+        self.batches = Batches(database, self.programs, self.runs, max(1, limits.runs // 2))
+
+    async def start(self) -> None:
+        """Begin to keep the store in step, and go on with what other processes left."""
+        await self.runs.start()
+        self.batches.start()
+
     async def close(self) -> None:
+        self.runs.closing = True
+        await self.batches.close()
         await self.runs.close()
         await self.backend.close()
         await self.database.close()

@@ -23,6 +23,7 @@ from sglspec.server.programs import Programs
 from sglspec.server.runs.live import LiveRun, Order
 from sglspec.server.runs.slots import Slots
 from sglspec.server.storage import runs as table
+from sglspec.server.storage.batches import prune as prune_batches
 from sglspec.server.storage.database import Database
 from sglspec.server.storage.runs import Chunk, Ending, Once, RunRow
 from sglspec.server.storage.statements import new_id
@@ -65,6 +66,7 @@ class Runs:
         keeping: Keeping = Keeping(),
     ) -> None:
         self.slots = slots
+        self.closing = False
         self.owner = f"proc_{secrets.token_hex(12)}"
         self._database = database
         self._programs = programs
@@ -112,6 +114,8 @@ class Runs:
             await self._database.write(lambda connection: table.ask_cancel(connection, run))
 
     def cancel_all(self, reason: str = "The server is stopping.") -> None:
+        """Ask every run to end; what was not begun of a batch is left for whoever comes next."""
+        self.closing = True
         for live in list(self._live.values()):
             live.stop("cancelled", reason)
 
@@ -123,6 +127,7 @@ class Runs:
 
     async def close(self) -> None:
         """End everything: what runs is cancelled, what waits for nobody is left for whoever comes next."""
+        self.closing = True
         for live in list(self._live.values()):
             if live.order.mode != "async" or live.begun:
                 live.stop("cancelled", "The server is stopping.")
@@ -239,6 +244,7 @@ class Runs:
         older = time.time() - self._keeping.seconds
         while await self._database.write(lambda connection: table.prune(connection, older, self._keeping.runs)):
             pass
+        await self._database.write(lambda connection: prune_batches(connection, older))
 
     # -- making runs ---------------------------------------------------------------------------------------------
 

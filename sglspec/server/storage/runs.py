@@ -21,7 +21,7 @@ from sglspec.server.storage.statements import add
 from sglspec.server.storage.tables import events, idempotency, leases, runs
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled", "expired", "aborted"]
-Mode = Literal["sync", "stream", "async"]
+Mode = Literal["sync", "stream", "async", "batch"]
 STATES: tuple[State, ...] = ("queued", "running", "succeeded", "failed", "cancelled", "expired", "aborted")
 LIVE: tuple[State, ...] = ("queued", "running")
 

@@ -62,7 +62,7 @@ runs = Table(
     metadata,
     Column("id", String(40), primary_key=True),  # begins with the time: pages go by it
     Column("principal", String(64), nullable=False),
-    Column("mode", String(6), nullable=False),  # sync, stream, async
+    Column("mode", String(6), nullable=False),  # sync, stream, async, batch
     Column("state", String(9), nullable=False),
     Column("digest", String(71), ForeignKey("documents.digest"), nullable=False),
     Column("program", String(63)),
@@ -137,6 +137,8 @@ batch_rows = Table(
     Column("row", Integer, primary_key=True),
     Column("custom_id", Text),
     Column("inputs", Text),  # until the row is done
+    Column("seed", String(20), nullable=False),
+    Column("run", String(40)),
     Column("status", String(9)),  # null until the row is done
     Column("result", Text),
 )

@@ -121,6 +121,8 @@ def upgrade() -> None:
         sa.Column("row", sa.Integer(), nullable=False),
         sa.Column("custom_id", sa.Text(), nullable=True),
         sa.Column("inputs", sa.Text(), nullable=True),
+        sa.Column("seed", sa.String(length=20), nullable=False),
+        sa.Column("run", sa.String(length=40), nullable=True),
         sa.Column("status", sa.String(length=9), nullable=True),
         sa.Column("result", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["batch"], ["batches.id"], ondelete="CASCADE"),
