@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup model editor demo serve test unit bench checking conformance soak fuzz lint fmt schema clean
+.PHONY: help setup model editor demo serve test unit bench checking conformance soak killed fuzz lint fmt schema clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -61,6 +61,9 @@ conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC
 
 soak: $(STAMP) ## random programs with random cancels, watched for what they leave; longer with ARGS="--seconds 600"
 	@$(BIN)/python -m tests.soak.run $(ARGS)
+
+killed: $(STAMP) ## a batch of 10,000 rows, killed ten times; other numbers with ARGS="--rows 100000 --kills 20"
+	@$(BIN)/python -m tests.soak.batch $(ARGS)
 
 fuzz: $(STAMP) ## 100,000 mutated documents through all that reads documents; fewer with ARGS="--documents 1000"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,7 @@ from sglspec.runtime.requests import label_of
 from sglspec.runtime.result import Result
 from sglspec.runtime.run import Run, RunOptions, start
 from sglspec.runtime.warm import warm
+from sglspec.tools import Tool, Tools, make_tool
 
 T = TypeVar("T")
 
@@ -96,6 +97,17 @@ Rows = Iterable[Mapping[str, Any]] | str | Path
 """Rows as mappings, or a file of them."""
 
 
+Offered = Tools | Iterable[Tool | Callable[..., Any]]
+"""What a host offers: functions, or tools that were made already."""
+
+
+class LoadSettings(TypedDict, total=False):
+    """The options of `load`."""
+
+    tools: Offered | None
+    roots: Iterable[str | Path]
+
+
 class RunSettings(TypedDict, total=False):
     """The options of `Program.run`."""
 
@@ -123,6 +135,14 @@ class BatchSettings(TypedDict, total=False):
     retry_failed: bool
     seed: int
     metrics: Metrics | None
+
+
+class LoadAndRunSettings(RunSettings, LoadSettings, total=False):
+    """The options of `run`."""
+
+
+class LoadAndBatchSettings(BatchSettings, LoadSettings, total=False):
+    """The options of `batch`."""
 
 
 class Stream:
@@ -217,9 +237,12 @@ class SyncStream:
 class Program:
     """A checked program, with inputs that may be bound already. Programs are never changed: `bind` gives a new one."""
 
-    def __init__(self, checked: CheckedProgram, bound: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, checked: CheckedProgram, bound: Mapping[str, Any] | None = None, tools: Tools | None = None
+    ) -> None:
         self.checked = checked
         self.bound: Mapping[str, Any] = dict(bound or {})
+        self.tools = tools
 
     def __repr__(self) -> str:
         return f"<Program {self.name}({', '.join(self.inputs)})>"
@@ -238,7 +261,7 @@ class Program:
         bound = self._with(inputs)
         if problems := bind_some(self.checked.spec, inputs):
             raise SpecError(*problems)
-        return Program(self.checked, bound)
+        return Program(self.checked, bound, self.tools)
 
     async def arun(
         self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
@@ -311,7 +334,7 @@ class Program:
                 raise ValueError("rows that can be read once only cannot be examples too: give `few_shot_from`")
             chosen = chosen.with_examples(*few_shot, _raw(pool), seed)
         raw = _raw(rows)
-        batch = Batch(self.checked, chosen, options)
+        batch = Batch(self.checked, chosen, options, self.tools)
         async with _open(on, self.checked) as backend, aclosing(batch.results(raw, backend)) as results:
             async for result in results:
                 yield result
@@ -343,7 +366,7 @@ class Program:
     ) -> AsyncGenerator[Run, None]:
         given = self._with(inputs or {})
         async with _open(on, self.checked) as backend:
-            run = start(self.checked, given, backend, RunOptions(seed, trace=trace))
+            run = start(self.checked, given, backend, RunOptions(seed, trace=trace, tools=self.tools))
             try:
                 yield run
             finally:
@@ -459,55 +482,77 @@ def _source(document: str | Path) -> Source:
     return read_source(document)
 
 
-def load(document: str | Path, *, roots: Iterable[str | Path] = ()) -> Program:
+def load(document: str | Path, *, tools: Offered | None = None, roots: Iterable[str | Path] = ()) -> Program:
     """The program in a file, or in a text of several lines. SpecError with every mistake there is.
 
+    tools: functions that it may call beside `calculator`; see `sglspec.tools`. ToolsFault for what cannot be a tool.
     roots: folders whose files it may use, beside its own folder; a text has none, and stands in the first of them.
     """
     source = _source(document)
     report = Report(source.name)
-    program = load_program(source, report, roots=[Path(root) for root in roots])
+    host = _host(tools)
+    program = load_program(source, report, host, [Path(root) for root in roots])
     report.raise_errors()
     assert program is not None
-    return Program(program)
+    return Program(program, tools=host)
 
 
-def check(document: str | Path, *, roots: Iterable[str | Path] = ()) -> list[Diagnostic]:
-    """Everything that is wrong with a document, and warnings. roots: as for `load`."""
+def check(document: str | Path, *, tools: Offered | None = None, roots: Iterable[str | Path] = ()) -> list[Diagnostic]:
+    """Everything that is wrong with a document, and warnings. tools, roots: as for `load`."""
     try:
         source = _source(document)
     except SpecError as error:
         return list(error.diagnostics)
     report = Report(source.name)
-    load_program(source, report, roots=[Path(root) for root in roots])
+    load_program(source, report, _host(tools), [Path(root) for root in roots])
     return report.sorted()
 
 
-def _program(program: Program | str | Path) -> Program:
-    return program if isinstance(program, Program) else load(program)
+def _host(tools: Offered | None) -> Tools | None:
+    if tools is None or isinstance(tools, Tools):
+        return tools
+    return Tools(one if isinstance(one, Tool) else make_tool(one) for one in tools)
+
+
+def _program(program: Program | str | Path, settings: LoadSettings) -> Program:
+    """TypeError for settings of a program that is loaded already."""
+    if not isinstance(program, Program):
+        return load(program, **settings)
+    if settings:
+        raise TypeError(f"{', '.join(settings)} cannot be given for a program that is loaded already")
+    return program
+
+
+def _split(options: Any) -> tuple[LoadSettings, Any]:
+    own: Any = {name: value for name, value in options.items() if name in LoadSettings.__annotations__}
+    return own, {name: value for name, value in options.items() if name not in own}
 
 
 def run(
-    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunSettings]
+    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[LoadAndRunSettings]
 ) -> Result:
     """Run a program, a file or a text; see `Program.run`."""
-    return _program(program).run(inputs, **options)
+    own, rest = _split(options)
+    return _program(program, own).run(inputs, **rest)
 
 
 async def arun(
-    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunSettings]
+    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[LoadAndRunSettings]
 ) -> Result:
     """As `run`."""
-    return await _program(program).arun(inputs, **options)
+    own, rest = _split(options)
+    return await _program(program, own).arun(inputs, **rest)
 
 
 def stream(
-    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[RunSettings]
+    program: Program | str | Path, inputs: Mapping[str, Any] | None = None, **options: Unpack[LoadAndRunSettings]
 ) -> AbstractContextManager[SyncStream]:
     """Stream a program, a file or a text; see `Program.stream`."""
-    return _program(program).stream(inputs, **options)
+    own, rest = _split(options)
+    return _program(program, own).stream(inputs, **rest)
 
 
-def batch(program: Program | str | Path, rows: Rows, **options: Unpack[BatchSettings]) -> Iterator[RowResult]:
+def batch(program: Program | str | Path, rows: Rows, **options: Unpack[LoadAndBatchSettings]) -> Iterator[RowResult]:
     """Run a program, a file or a text over rows; see `Program.batch`."""
-    return _program(program).batch(rows, **options)
+    own, rest = _split(options)
+    return _program(program, own).batch(rows, **rest)

@@ -22,6 +22,7 @@ from sglspec.expressions.values import to_json
 from sglspec.runtime.events import keyed
 from sglspec.runtime.result import Result
 from sglspec.runtime.run import Run, RunOptions, start
+from sglspec.tools import Tools
 
 # XML 1.0, section 2.2
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -79,8 +80,9 @@ def trials_of(program: Program) -> list[Trial]:
     return [Trial(program, case, case.name or f"test {number}") for number, case in enumerate(cases, 1)]
 
 
-async def run_trial(trial: Trial, open_model: OpenModel, seed: int = 0) -> Outcome:
-    """Run one test: on its replies if it has some, else on its model, the program's, or the default one.
+async def run_trial(trial: Trial, open_model: OpenModel, seed: int = 0, tools: Tools | None = None) -> Outcome:
+    """Run one test: on its replies if it has some, else on its model, the program's, or the default one, with the
+    tools that a host offers.
 
     Raises SpecError when the model cannot be opened: that says nothing about the test.
     """
@@ -92,7 +94,7 @@ async def run_trial(trial: Trial, open_model: OpenModel, seed: int = 0) -> Outco
     inputs = {name: to_python(value.node) for name, value in (trial.case.inputs or {}).items()}
     began = time.perf_counter()
     try:
-        run = start(trial.program, inputs, backend, RunOptions(seed))
+        run = start(trial.program, inputs, backend, RunOptions(seed, tools=tools))
     except SpecError as error:
         return Outcome(trial, error.diagnostics, None, time.perf_counter() - began)
     result = await run.wait()

@@ -63,29 +63,24 @@ def tool(function: F | None = None, /, *, name: str | None = None) -> F | Callab
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument: what its annotation converts to, and whether it has to be given."""
+    """One argument, and whether it has to be given. `convert` gives the argument from a value of a program; it raises
+    ValueError, which does not repeat the value."""
 
-    adapter: TypeAdapter[Any]
+    convert: Callable[[Any], Any]
     required: bool
-
-    def convert(self, value: Any) -> Any:
-        """The argument from a value of a program. Raises ValueError, which does not repeat the value."""
-        try:
-            return self.adapter.validate_python(value)
-        except ValidationError as error:
-            faults = error.errors(include_url=False, include_input=False, include_context=False)
-            raise ValueError("; ".join(_fault_text(fault) for fault in faults[:3])) from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """A function with a name. `is_async`: awaited on the loop; others run in a thread. `open`: takes any argument."""
+    """A function with a name. `is_async`: awaited on the loop; others run in a thread. `open`: takes any argument.
+    `about`: what tells it from another of its name, where that is not in the function's file."""
 
     name: str
     function: Callable[..., Any]
     parameters: Mapping[str, Parameter]
     is_async: bool
     open: bool
+    about: str = ""
 
     def missing(self, given: Collection[str]) -> list[str]:
         """The required arguments that are not among these."""
@@ -94,6 +89,16 @@ class Tool:
     def unknown(self, given: Iterable[str]) -> list[str]:
         """Those of these arguments that the tool does not have."""
         return [] if self.open else [name for name in given if name not in self.parameters]
+
+    def fingerprint(self) -> str:
+        """What changes when the tool does: `about`, or the text of the file that the function is in."""
+        if self.about or self.function in BUILT_IN.values():
+            return self.about
+        try:
+            file = inspect.getsourcefile(inspect.unwrap(self.function))
+            return Path(file).read_text("utf-8", "replace") if file is not None else ""
+        except (OSError, TypeError):  # no file, as with what was typed in
+            return ""
 
 
 def make_tool(function: Callable[..., Any], name: str | None = None) -> Tool:
@@ -117,9 +122,22 @@ def make_tool(function: Callable[..., Any], name: str | None = None) -> Tool:
             raise ToolsFault(f"the tool `{own}` has the positional argument `{parameter.name}`: tools take names only")
         else:
             required = parameter.default is parameter.empty
-            parameters[parameter.name] = Parameter(_adapter(own, parameter.name, hints), required)
+            parameters[parameter.name] = Parameter(_converter(own, parameter.name, hints), required)
     is_async = inspect.iscoroutinefunction(function)
     return Tool(own, function, parameters, is_async, open)
+
+
+def _converter(tool: str, name: str, hints: Mapping[str, Any]) -> Callable[[Any], Any]:
+    adapter = _adapter(tool, name, hints)
+
+    def convert(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_input=False, include_context=False)
+            raise ValueError("; ".join(_fault_text(fault) for fault in faults[:3])) from None
+
+    return convert
 
 
 def _adapter(tool: str, name: str, hints: Mapping[str, Any]) -> TypeAdapter[Any]:
@@ -201,10 +219,10 @@ class Tools:
         return self._entries
 
 
-def load_tools(modules: Sequence[str], *, installed: bool = True) -> Tools:
-    """The tools of these modules (a dotted name, or a path that ends in .py), and of installed packages. The modules'
-    code runs. Raises ToolsFault."""
-    return Tools((one for module in modules for one in _of_module(module)), installed=installed)
+def load_tools(modules: Sequence[str], more: Iterable[Tool] = (), *, installed: bool = True) -> Tools:
+    """The tools of these modules (a dotted name, or a path that ends in .py), `more`, and those of installed packages.
+    The modules' code runs. Raises ToolsFault."""
+    return Tools((*(one for module in modules for one in _of_module(module)), *more), installed=installed)
 
 
 def _of_module(name: str) -> Iterator[Tool]:

@@ -261,3 +261,22 @@ def test_a_variable_of_a_called_program(tmp_path: Path):
     program = sglspec.load(text, roots=[tmp_path])
     with program.stream(on={"part.x": "inner", "x": "outer"}) as stream:
         assert ["".join(stream.text(var)) for var in ("x", "part.x")] == ["outer", "inner"]
+
+
+def test_tools():
+    def double(text: str) -> str:
+        return text * 2
+
+    text = "sglspec: v1\nsteps:\n  - {tool: double, with: {text: ab}, into: a}\n"
+    backend = FakeBackend({})
+    assert sglspec.load(text, tools=[double]).run(on=backend).outputs == {"a": "abab"}
+    assert sglspec.run(text, tools=[double], on=backend).outputs == {"a": "abab"}
+    assert [problem.code for problem in sglspec.check(text.replace("text:", "txt:"), tools=[double])] == [
+        "S406",
+        "S406",
+    ]
+    with pytest.raises(sglspec.SpecError) as error:
+        sglspec.load(text, tools=[])
+    assert codes(error) == ["S320"]
+    with pytest.raises(TypeError, match="tools cannot be given"):
+        sglspec.run(sglspec.load(text), tools=[double], on=backend)

@@ -14,17 +14,20 @@ from sglspec.batches.journal import Journal
 from sglspec.batches.options import BatchOptions
 from sglspec.batches.rows import RawRow
 from sglspec.batches.run import RowResult, RowRunner
-from sglspec.batches.source import Row, RowSource
+from sglspec.batches.source import Row, RowSource, tools_digest
+from sglspec.tools import Tools
 
 
 class Batch:
     """Runs once. kept, kept_failed: rows that were in the output before, and those of them that had not succeeded;
     stopped: more rows failed than are allowed."""
 
-    def __init__(self, program: Program, columns: Columns, options: BatchOptions) -> None:
+    def __init__(self, program: Program, columns: Columns, options: BatchOptions, tools: Tools | None = None) -> None:
+        """tools: what the host offers, as for a run."""
         self._program = program
         self._columns = columns
         self._options = options
+        self._tools = tools
         self._journal: Journal | None = None
         self._measured: dict[int, Mapping[str, Any]] = {}
         self.stopped = False
@@ -43,9 +46,12 @@ class Batch:
         Raises SpecError for a file of rows that cannot be read, NotAJournal and OSError for the output.
         """
         options = self._options
-        rows = self._noted(RowSource(self._program, self._columns, backend.model_name, options).rows(raw))
+        # a script answers for tools
+        tools = tools_digest(self._program, self._tools) if backend.capabilities.tools else ""
+        source = RowSource(self._program, self._columns, (backend.model_name, tools), options)
+        rows = self._noted(source.rows(raw))
         if options.output is None:
-            runner = RowRunner(self._program, backend, options)
+            runner = RowRunner(self._program, backend, options, self._tools)
             async with aclosing(runner.run(rows)) as results:
                 async for result in results:
                     self._count(result)
@@ -53,7 +59,7 @@ class Batch:
             self.stopped = runner.stopped
             return
         # results are written as they come: none is lost that was computed
-        runner = RowRunner(self._program, backend, replace(options, order="completed"))
+        runner = RowRunner(self._program, backend, replace(options, order="completed"), self._tools)
         with Journal(options.output, options.runs_failed_again, options.fresh) as journal:
             self._journal = journal
             left = journal.left(rows, self._count_done if options.metrics is not None else None)

@@ -13,6 +13,7 @@ from sglspec.batches.options import BatchOptions
 from sglspec.batches.source import Row
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.runtime.run import RunOptions, start
+from sglspec.tools import Tools
 
 _AHEAD = 4
 """Times the concurrency: so many rows may be finished and wait for an earlier one, when results come in order."""
@@ -52,10 +53,11 @@ class RowResult:
 class RowRunner:
     """Runs the rows of one batch. failed: rows that did not succeed; stopped: there were more than are allowed."""
 
-    def __init__(self, program: Program, backend: Backend, options: BatchOptions) -> None:
+    def __init__(self, program: Program, backend: Backend, options: BatchOptions, tools: Tools | None = None) -> None:
         self._program = program
         self._backend = backend
         self._options = options
+        self._tools = tools
         self.failed = 0
         self.stopped = False
 
@@ -112,7 +114,7 @@ class RowRunner:
         problem, kept = row.problem, dict(row.kept)
         if not problem:
             try:
-                run = start(self._program, row.inputs, self._backend, RunOptions(row.seed))
+                run = start(self._program, row.inputs, self._backend, RunOptions(row.seed, tools=self._tools))
             except SpecError as error:
                 problem = error.diagnostics
             else:

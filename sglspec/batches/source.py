@@ -14,7 +14,9 @@ from sglspec.batches.digest import digest
 from sglspec.batches.options import BatchOptions
 from sglspec.batches.rows import RawRow
 from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.document.model import Tool as ToolStep
 from sglspec.document.nodes import to_python
+from sglspec.tools import Tools
 
 # no part of what a program does
 _NO_PART = ("$schema", "description", "tests")
@@ -41,14 +43,15 @@ class Row:
 class RowSource:
     """From raw rows to rows with a key: what a row says, and what is done with it, as one number.
 
-    The key is a hash of the program, the model, the seed, the row's inputs and kept columns, and which of equal rows it
-    is. A row with the same key has the same result. Keeps one number for each row that was read, to count equal ones.
+    The key is a hash of the program, of where it runs (the model, its tools), the seed, the row's inputs and kept
+    columns, and which of equal rows it is. A row with the same key has the same result. Keeps one number for each row
+    that was read, to count equal ones.
     """
 
-    def __init__(self, program: Program, columns: Columns, model: str, options: BatchOptions) -> None:
+    def __init__(self, program: Program, columns: Columns, where: tuple[str, ...], options: BatchOptions) -> None:
         self._columns = columns
         self._options = options
-        self._digest = digest(digest_of(program), model, options.seed)
+        self._digest = digest(digest_of(program), where, options.seed)
         self._seen: Counter[int] = Counter()
 
     def rows(self, raw: Iterable[RawRow]) -> Iterator[Row]:
@@ -83,6 +86,14 @@ def digest_of(program: Program) -> str:
         tree: dict[str, Any] = to_python(one.document.root)
         parts.append([{k: v for k, v in tree.items() if k not in _NO_PART}, one.texts, one.schemas])
     return digest(*parts)
+
+
+def tools_digest(program: Program, tools: Tools | None) -> str:
+    """A hash of the tools that a program may call, its callees' too."""
+    host = tools or Tools()
+    names = {step.tool for _, step in program.expanded(calls=True) if isinstance(step, ToolStep)}
+    found = {name: host.find(name) for name in names}
+    return digest({name: tool.fingerprint() for name, tool in found.items() if tool is not None}) if names else ""
 
 
 def _content(row: RawRow) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sglspec.cli.options import EngineOption, RootOption, folders, one_of, whole_number, wrong
+from sglspec.cli.options import EngineOption, McpOption, RootOption, ToolsOption, folders, one_of, whole_number, wrong
 
 if TYPE_CHECKING:
     from sglspec.batches.metrics import Metrics
@@ -94,6 +94,8 @@ def batch(
         str | None, typer.Option(metavar="NAME", help="A name that `sglspec models ls` shows, or a folder.")
     ] = None,
     engine: EngineOption = None,
+    tools: ToolsOption = None,
+    mcp: McpOption = None,
     root: RootOption = None,
     seed: Annotated[str, typer.Option(metavar="NUMBER", help="What the seeds of all rows come from.")] = "0",
 ) -> None:
@@ -130,7 +132,8 @@ def batch(
         _metrics(metrics or [], by or []),
     )
     given = tuple(mapping or ()), tuple(keep or ()), tuple(inputs or ()), tuple(settings or ())
-    job = BatchJob(spec, rows, *given, examples, options, backend, model, tuple(engine or ()), json, folders(root))
+    host = tuple(engine or ()), tuple(tools or ()), tuple(mcp or ())
+    job = BatchJob(spec, rows, *given, examples, options, backend, model, *host, json, folders(root))
     raise typer.Exit(perform(job))
 
 

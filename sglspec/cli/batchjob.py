@@ -26,10 +26,11 @@ from sglspec.cli.inputs import read_settings
 from sglspec.cli.interrupt import Interrupts
 from sglspec.cli.job import close
 from sglspec.cli.live import StatusLine
-from sglspec.cli.options import wrong
+from sglspec.cli.options import host_tools, wrong
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, printable, put, to_json
 from sglspec.diagnostics import SpecError
+from sglspec.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class BatchJob:
     backend: str | None
     model: str | None
     engine: tuple[str, ...]
+    tools: tuple[str, ...]
+    servers: tuple[str, ...]
     json: bool
     roots: tuple[Path, ...] = ()
 
@@ -56,17 +59,21 @@ def perform(job: BatchJob) -> int:
     texts, stdin = Texts(), StandardInput()
     try:
         engine = _engine(job)
-        program = load(job.spec, stdin, texts, roots=job.roots)
-        bound = read_settings(program, job.inputs, job.settings, stdin, texts)
-        columns = _columns(job, program, bound)
-        _check_metrics(job, program)
-        with Interrupts() as interrupts:
-            batch = _Batch(job, program, columns, engine, texts)
-            try:
-                return asyncio.run(batch.run(_raw_rows(job, stdin), interrupts))
-            except asyncio.CancelledError:
-                batch.say("stopped" + ("; the same command goes on" if job.options.output is not None else ""))
-                return interrupts.code or INTERRUPTED
+        with host_tools(job.tools, job.servers) as tools:
+            # a script answers for tools that are not here
+            offered = None if (job.backend or "").startswith("scripted") else tools
+            program = load(job.spec, stdin, texts, offered, job.roots)
+            bound = read_settings(program, job.inputs, job.settings, stdin, texts)
+            columns = _columns(job, program, bound)
+            _check_metrics(job, program)
+            with Interrupts() as interrupts:
+                batch = _Batch(job, program, columns, tools, engine, texts)
+                try:
+                    return asyncio.run(batch.run(_raw_rows(job, stdin), interrupts))
+                except asyncio.CancelledError:
+                    going_on = "; the same command goes on" if job.options.output is not None else ""
+                    batch.say(f"stopped{going_on}")
+                    return interrupts.code or INTERRUPTED
     except NotAJournal as problem:
         raise wrong(f"{str(job.options.output)!r} cannot be gone on with: {problem}.", "--output") from None
     except Refused as refusal:
@@ -122,10 +129,12 @@ def _raw_rows(job: BatchJob, stdin: StandardInput) -> Iterator[RawRow]:
 
 
 class _Batch:
-    def __init__(self, job: BatchJob, program: Program, columns: Columns, engine: dict[str, Any], texts: Texts) -> None:
+    def __init__(
+        self, job: BatchJob, program: Program, columns: Columns, tools: Tools, engine: dict[str, Any], texts: Texts
+    ) -> None:
         self._job = job
         self._program = program
-        self._batch = Batch(program, columns, job.options)
+        self._batch = Batch(program, columns, job.options, tools)
         self._engine = engine
         self._texts = texts
         self._status = StatusLine(sys.stderr)

@@ -13,7 +13,7 @@ import typer
 from sglspec.cli.complain import Texts
 from sglspec.cli.documents import documents, read_document
 from sglspec.cli.exits import NO, OK, backend_code, document_code
-from sglspec.cli.options import DocumentPaths, RootOption, ToolsOption, folders, host_tools, one_of
+from sglspec.cli.options import DocumentPaths, McpOption, RootOption, ToolsOption, folders, host_tools, one_of
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, put
 
@@ -42,15 +42,17 @@ def check(
         str | None, typer.Option(metavar="NAME", help="The model that the backend runs, as for `sglspec run`.")
     ] = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     root: RootOption = None,
 ) -> None:
     """Report every mistake of documents. Exit code 1 if there are errors."""
     face = one_of(Format, format, "--format")
     texts, stdin = Texts(), StandardInput()
     files = [file for path in paths for file in documents(path)]
-    host = host_tools(tools) if tools else None
     granted = folders(root)
-    checked = [_check(file, stdin, texts, host, granted) for file in files]
+    with host_tools(tools, mcp) as host:
+        known = host if tools or mcp else None
+        checked = [_check(file, stdin, texts, known, granted) for file in files]
     if backend is not None or model is not None:
         _ask(checked, backend, model, texts)
     # what is wrong with a document that several use is said once

@@ -54,6 +54,7 @@ class Job:
     model: str | None
     engine: tuple[str, ...]
     tools: tuple[str, ...]
+    servers: tuple[str, ...]
     seed: int | None
     trace: Path | None
     roots: tuple[Path, ...] = ()
@@ -71,16 +72,16 @@ def perform(job: Job) -> int:
     texts, stdin = Texts(), StandardInput()
     try:
         engine = _engine(job)
-        tools = host_tools(job.tools)
-        # a script answers for tools that are not here
-        offered = None if (job.backend or "").startswith("scripted") else tools
-        program = load(job.spec, stdin, texts, offered, job.roots)
-        given = read_inputs(program, job.inputs, job.settings, stdin, texts)
-        trace = _open_trace(job.trace)
-        with Interrupts() as interrupts:
-            result = asyncio.run(_Performance(job, program, engine, tools, texts, trace).run(given, interrupts))
-            code = run_code(result.status, result.error)
-            return interrupts.code or code if code == INTERRUPTED else code
+        with host_tools(job.tools, job.servers) as tools:
+            # a script answers for tools that are not here
+            offered = None if (job.backend or "").startswith("scripted") else tools
+            program = load(job.spec, stdin, texts, offered, job.roots)
+            given = read_inputs(program, job.inputs, job.settings, stdin, texts)
+            trace = _open_trace(job.trace)
+            with Interrupts() as interrupts:
+                result = asyncio.run(_Performance(job, program, engine, tools, texts, trace).run(given, interrupts))
+                code = run_code(result.status, result.error)
+                return interrupts.code or code if code == INTERRUPTED else code
     except Refused as refusal:
         if job.json:
             put(to_json(_refused_face(refusal)))

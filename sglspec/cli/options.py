@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -61,17 +62,41 @@ ToolsOption = Annotated[
         "Its code runs.",
     ),
 ]
+McpOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mcp",
+        metavar="NAME=SERVER",
+        help="Offer the tools of an MCP server as NAME.tool: a command that is started, or a URL. Can be repeated.",
+    ),
+]
 
 
-def host_tools(modules: Sequence[str], *, installed: bool = True) -> Tools:
-    """The tools of the modules that were named, and of installed packages. A usage error when they cannot be had."""
+@contextmanager
+def host_tools(
+    modules: Sequence[str] | None, servers: Sequence[str] | None, *, installed: bool = True
+) -> Generator[Tools]:
+    """The tools of the modules and MCP servers that were named, and of installed packages. Servers end when it is left.
+    A usage error when they cannot be had."""
     from sglspec.tools import ToolsFault, load_tools
 
-    try:
-        return load_tools(modules, installed=installed)
-    except ToolsFault as fault:
-        message = str(fault)
-        raise wrong(f"{message[:1].upper()}{message[1:]}.", "--tools") from None
+    with ExitStack() as stack:
+        option = "--mcp"
+        try:
+            found = ()
+            if servers:
+                from sglspec.mcp_tools import McpServers, parse_server
+
+                named = [parse_server(text) for text in servers]
+                if len(dict(named)) < len(named):
+                    raise wrong("Two servers have the same name.", option)
+                found = stack.enter_context(McpServers(dict(named))).tools
+            option = "--tools"
+            tools = load_tools(modules or (), found, installed=installed)
+        except ToolsFault as fault:
+            message = str(fault)
+            raise wrong(f"{message[:1].upper()}{message[1:]}.", option) from None
+        yield tools
 
 
 def folders(roots: Sequence[str] | None) -> tuple[Path, ...]:

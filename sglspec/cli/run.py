@@ -12,6 +12,7 @@ from sglspec.cli.options import (
     DocumentArgument,
     EngineOption,
     InputOption,
+    McpOption,
     RootOption,
     SettingOption,
     ToolsOption,
@@ -45,6 +46,7 @@ def run(
     ] = None,
     engine: EngineOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     root: RootOption = None,
     seed: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Repeat a run that samples: its seed, from 0 to 2^64 - 1.")
@@ -70,7 +72,6 @@ def run(
 
     path = None if trace is None else Path(trace)
     given = tuple(inputs or ()), tuple(settings or ())
-    job = Job(
-        spec, *given, json, mode, backend, model, tuple(engine or ()), tuple(tools or ()), number, path, folders(root)
-    )
+    host = tuple(engine or ()), tuple(tools or ()), tuple(mcp or ())
+    job = Job(spec, *given, json, mode, backend, model, *host, number, path, folders(root))
     raise typer.Exit(perform(job))

@@ -12,7 +12,7 @@ import typer
 from sglspec.cli.complain import Texts
 from sglspec.cli.documents import documents
 from sglspec.cli.exits import backend_code, document_code
-from sglspec.cli.options import EngineOption, ToolsOption, host_tools, whole_number, wrong
+from sglspec.cli.options import EngineOption, McpOption, ToolsOption, host_tools, whole_number, wrong
 
 
 def serve(
@@ -42,6 +42,7 @@ def serve(
     ] = None,
     engine: EngineOption = None,
     tools: ToolsOption = None,
+    mcp: McpOption = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -70,7 +71,6 @@ def serve(
     runs = whole_number(max_runs, "--max-runs", 1, 10_000, "1 to 10,000")
     waiting = whole_number(max_waiting, "--max-waiting", 0, 100_000, "0 to 100,000")
     names = [_host_name(name) for name in allow_host or ()]
-    offered = host_tools(tools or (), installed=False)
     files = None if paths is None else list(dict.fromkeys(file for path in paths for file in documents(path)))
     from sglspec.backends import check_engine
     from sglspec.backends.switches import split_switches
@@ -80,10 +80,11 @@ def serve(
 
     try:
         settings = check_engine(backend, split_switches(engine or ()))
-        listen(
-            host=host, port=number, model=model, backend=backend, engine=settings, tools=offered, store=place,
-            programs=files, max_runs=runs, max_waiting=waiting, keys_file=keys_file, allow_hosts=names,
-        )  # fmt: skip
+        with host_tools(tools, mcp, installed=False) as offered:
+            listen(
+                host=host, port=number, model=model, backend=backend, engine=settings, tools=offered, store=place,
+                programs=files, max_runs=runs, max_waiting=waiting, keys_file=keys_file, allow_hosts=names,
+            )  # fmt: skip
     except SpecError as error:
         texts = Texts()
         for file in files or ():

@@ -11,12 +11,22 @@ import typer
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.documents import documents
 from sglspec.cli.exits import FAULT, NO, OK, backend_code, document_code
-from sglspec.cli.options import EngineOption, RootOption, folders, whole_number, wrong
+from sglspec.cli.options import (
+    EngineOption,
+    McpOption,
+    RootOption,
+    ToolsOption,
+    folders,
+    host_tools,
+    whole_number,
+    wrong,
+)
 from sglspec.cli.streams import put
 
 if TYPE_CHECKING:
     from sglspec.backends import Backend
     from sglspec.testing import Outcome, Trial
+    from sglspec.tools import Tools
 
 
 def test(
@@ -32,6 +42,8 @@ def test(
         str | None, typer.Option(metavar="NAME", help="The model for tests without replies, whatever they say.")
     ] = None,
     engine: EngineOption = None,
+    tools: ToolsOption = None,
+    mcp: McpOption = None,
     root: RootOption = None,
     seed: Annotated[str, typer.Option(metavar="NUMBER", help="The seed of every run.")] = "0",
     junit: Annotated[
@@ -50,7 +62,8 @@ def test(
     texts = Texts()
     try:
         trials = _trials(paths or ["."], words or [], folders(root), texts)
-        outcomes = asyncio.run(_Session(model, tuple(engine or ()), number, texts).run(trials))
+        with host_tools(tools, mcp) as host:
+            outcomes = asyncio.run(_Session(model, tuple(engine or ()), number, host, texts).run(trials))
     except Refused as refusal:
         texts.complain(refusal.diagnostics)
         raise typer.Exit(refusal.code) from None
@@ -93,10 +106,11 @@ def _trials(paths: list[str], words: list[str], roots: tuple[Path, ...], texts: 
 class _Session:
     """Runs tests one after another, each model opened once. A line is printed for each as it ends."""
 
-    def __init__(self, model: str | None, engine: tuple[str, ...], seed: int, texts: Texts) -> None:
+    def __init__(self, model: str | None, engine: tuple[str, ...], seed: int, tools: Tools, texts: Texts) -> None:
         self._model = model
         self._engine = engine
         self._seed = seed
+        self._tools = tools
         self._texts = texts
         self._opened: dict[str | None, Backend] = {}
 
@@ -107,7 +121,7 @@ class _Session:
         outcomes: list[Outcome] = []
         try:
             for trial in trials:
-                outcome = await run_trial(trial, self._open, self._seed)
+                outcome = await run_trial(trial, self._open, self._seed, self._tools)
                 outcomes.append(outcome)
                 self._show(outcome)
         except SpecError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 import subprocess
 import time
@@ -14,6 +13,8 @@ from typing import Any
 import pyarrow
 import pytest
 from pyarrow import parquet
+
+from tests.soak.batch import soak
 
 from .conftest import command, environment
 
@@ -233,46 +234,31 @@ def test_wrong_usage(batch, write, arguments, says: str):
     assert says in done.err
 
 
+def test_tools_of_the_host(cli, write):
+    write("tools.py", "from sglspec.tools import tool\n@tool\ndef double(text: str) -> str: return text * 2\n")
+    step = "{tool: double, with: {text: '{{ q }}'}, into: a}"
+    write(
+        "spec.yaml",
+        f"sglspec: v1\ninputs: {{q: string}}\nsteps:\n  - {step}\ntests:\n  - inputs: {{q: x}}\n    replies: {{a: y}}\n",
+    )
+    write("rows.jsonl", lines({"q": "x"}))
+    arguments = ("batch", "spec.yaml", "rows.jsonl")
+    # a script answers for tools, so only without one they have to be there
+    assert records(cli(*arguments, "--backend", "scripted").out)[0]["error"]["code"] == "S710"
+    done = cli(*arguments)
+    assert (done.code, done.out) == (1, "") and "S320" in done.err
+    assert cli("test", "spec.yaml", "--tools", "tools.py").code == 0
+    assert cli("test", "spec.yaml", "--tools", "none.py").code == 2
+
+
 def test_an_input_for_all_rows(batch):
     done = batch("-", "--set", "n=2", stdin=lines({"q": "x"}, {"q": "y", "n": 2}))
     assert [one["error"] and one["error"]["code"] for one in records(done.out)] == [None, "S410"]
 
 
-def test_rows_are_done_when_their_line_is_there(tmp_path: Path, write):
-    """Killed again and again: in the end every row is there once, and an edited row alone is run again."""
-    rows, kills = 300, 3
-    write("program.yaml", PROGRAM)
-    write("replies.yaml", "a: fast fine\n")
-    content = [{"q": f"question {i % 290}"} for i in range(rows)]
-    write("rows.jsonl", lines(*content))
-    arguments = ("batch", "program.yaml", "rows.jsonl", "-o", "out.jsonl", "--backend", "scripted:replies.yaml")
-    out = tmp_path / "out.jsonl"
-    draw = random.Random(5)
-    for kill in range(kills):
-        process = subprocess.Popen(
-            command(*arguments, "--concurrency", "4", runner="slow"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE
-        )  # fmt: skip
-        goal = (kill + 1) * rows // (kills + 2) + draw.randrange(20)
-        limit = time.monotonic() + 60
-        while not out.exists() or out.read_bytes().count(b"\n") < goal:
-            assert process.poll() is None and time.monotonic() < limit
-        process.kill()
-        process.communicate()
-    done = subprocess.run(
-        command(*arguments), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=60
-    )
-    kept = int(done.stderr.split("rows, ")[1].split()[0])
-    assert kept >= kills * rows // (kills + 2)
-    found = records(out.read_text())
-    assert [one["row"] for one in found] == list(range(1, rows + 1))
-    assert len({one["key"] for one in found}) == rows
-    write("rows.jsonl", lines(*content[:99], {"q": "another"}, *content[100:]))
-    done = subprocess.run(
-        command(*arguments), cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stderr == f"sglspec: {rows} rows, {rows - 1} of them from before\n"
-    again = records(out.read_text())
-    assert [one for one, before in zip(again, found, strict=True) if one != before] == [again[99]]
+def test_killed_again_and_again(tmp_path: Path):
+    """In the end every row is there once, and an edited row alone is run again. `make killed` does it with more rows."""
+    soak(tmp_path, rows=1500, kills=3)
 
 
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path, write):
