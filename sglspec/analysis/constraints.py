@@ -97,11 +97,6 @@ def grammar_constraint(text: str) -> Constraint:
     return Constraint("grammar", lark_grammar(text), type="string", source="the grammar")
 
 
-def grammar_literal(text: str) -> str:
-    """A part of a Lark grammar that matches exactly this text."""
-    return json.dumps(text, ensure_ascii=False)
-
-
 def schema_constraint(schema: dict[str, Any], *, pretty: bool = False, lenient: bool = False) -> Constraint:
     """JSON under a JSON Schema. ConstraintError (S501 to S505) with a pointer into the schema."""
     enforced = check_schema(schema, lenient=lenient)
@@ -161,7 +156,6 @@ __all__ = [
     "escape",
     "fields_constraint",
     "grammar_constraint",
-    "grammar_literal",
     "regex_constraint",
     "schema_constraint",
     "type_constraint",

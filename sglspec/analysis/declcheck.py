@@ -61,6 +61,9 @@ class DeclChecker:
         self._bounds(decl)
         if fields:
             self._field_only(decl)
+            if decl.properties is not None and not decl.properties:
+                help = "Name what to generate: `properties: {answer: string}`."
+                self._fault("S215", "`properties` names nothing to generate", decl.key("properties"), help)
         self._enum(decl)
         self._text(decl, fields)
         if decl.secret and inner:

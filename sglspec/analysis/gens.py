@@ -11,13 +11,13 @@ from sglspec.analysis.constraints import (
     ConstraintError,
     fields_constraint,
     grammar_constraint,
-    grammar_literal,
     regex_constraint,
     schema_constraint,
     type_constraint,
 )
 from sglspec.analysis.definitions import Definitions
 from sglspec.analysis.grammar import Step as PointerStep
+from sglspec.analysis.inserted import early_faults
 from sglspec.analysis.reasoning import ReasoningError, read_reasoning
 from sglspec.analysis.regexes import check_stop_sizes, stop_pattern
 from sglspec.analysis.schemas import objects_without_required
@@ -70,6 +70,11 @@ class GenChecker:
             self._text(gen, gen.grammar, grammar_constraint)
             return STRING
         if gen.fields is not None:
+            if not gen.fields:
+                help = "Name what to generate: `fields: {answer: string}`."
+                message = "`fields` names nothing to generate"
+                self.report.add(self.document.diagnostic("S215", message, gen.key("fields"), help=help))
+                return Type("object")
             pretty, lenient = bool(gen.pretty), bool(gen.lenient)
             try:
                 self.constraints[gen] = fields_constraint(gen.fields, pretty=pretty, lenient=lenient)
@@ -185,31 +190,15 @@ class GenChecker:
             self._fault(error, text.node)
 
     def inserted(self, gen: Gen, text: Text, template: Template) -> None:
-        """What the author wrote around inserted values is checked now, with a letter in place of each value. With
-        nothing to insert but patterns of `defs` the constraint is known."""
-        compiled, letter = (regex_constraint, "x") if text is gen.regex else (grammar_constraint, grammar_literal("x"))
-        whole = ""
-        offsets: list[int] = []
-        for part in template.body:
-            if not isinstance(part, (ast.Text, ast.Output)):
-                return
-            piece = part.text if isinstance(part, ast.Text) else letter
-            last = max(part.end - 1, part.start)
-            offsets += [min(part.start + (i if isinstance(part, ast.Text) else 0), last) for i in range(len(piece))]
-            whole += piece
-        try:
-            constraint = compiled(whole)
-            if template.is_constant:
-                self.constraints[gen] = constraint
-        except ConstraintError as error:
-            if (error.code == "S505" and not template.is_constant) or error.start is None or not offsets:
-                return  # may depend on the value
-            start = offsets[min(error.start, len(offsets) - 1)]
-            end = offsets[min(error.end or error.start, len(offsets)) - 1] + 1
+        """What the author wrote around inserted values is checked now, in every branch. With nothing to insert but
+        patterns of `defs` the constraint is known."""
+        compiled = regex_constraint if text is gen.regex else grammar_constraint
+        faults = early_faults(template.body, compiled, grammar=text is gen.grammar)
+        if not faults and template.is_constant:
+            self.constraints[gen] = compiled("".join(part.text for part in template.body if isinstance(part, ast.Text)))
+        for error, start, end in faults:
             self.report.add(
-                self.document.diagnostic_in(
-                    error.code, error.message, text.node, start, max(end, start + 1), help=error.help
-                )
+                self.document.diagnostic_in(error.code, error.message, text.node, start, end, help=error.help)
             )
 
     def _schema(self, gen: Gen, node: Node) -> Type:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from sglspec.analysis.grammar import STUCK, ConstraintError, Fault, examine, json_rule
+from sglspec.analysis.lark_advice import advice
+from sglspec.analysis.lark_ends import endless_rule
 from sglspec.analysis.regexes import normalise
 from sglspec.analysis.schemas import check_schema
 
@@ -76,6 +78,7 @@ def lark_grammar(source: str) -> str:
     fault = examine(text.out)
     if fault is not None:
         _refuse(text, fault)
+    _comes_to_an_end(source)
     return text.out
 
 
@@ -163,6 +166,15 @@ def _attributes(found: re.Match[str]) -> None:
             raise ConstraintError("S508", f"the attribute `{name}` cannot be enforced", help, start=start, end=end)
 
 
+def _comes_to_an_end(source: str) -> None:
+    endless = endless_rule(source)
+    if endless is not None:
+        name, start = endless
+        message = f"no text matches this grammar: `{name}` contains itself in every alternative"
+        help = f'Add an alternative without it: `{name}: … | "the end"`.'
+        raise ConstraintError("S505", message, help, start=start, end=start + len(name))
+
+
 def _refuse(text: _Text, fault: Fault) -> NoReturn:
     """llguidance's reason at its place in the author's text."""
     reason, source = fault.reason, text.source
@@ -176,7 +188,11 @@ def _refuse(text: _Text, fault: Fault) -> NoReturn:
         word = re.compile(rf"\b{named[1]}\b" if named else r"\w+|.").search(source, start)
         start, end = word.span() if word else (start, start + 1)
     if reason == STUCK:
-        raise ConstraintError("S505", "no text matches this grammar", start=start, end=end)
-    reason = "something is no part of the notation, or not closed" if reason == "lexer error" else reason
-    code = "S505" if any(word in reason for word in ("too large", "too many", "limit")) else "S508"
-    raise ConstraintError(code, f"the grammar cannot be used: {reason}", start=start, end=end)
+        _comes_to_an_end(source)
+        help = "A rule that contains itself needs an alternative that ends."
+        raise ConstraintError("S505", "no text matches this grammar", help, start=start, end=end)
+    if any(word in reason for word in ("too large", "too many", "limit")):
+        help = "Make its repetitions shorter, or its patterns simpler."
+        raise ConstraintError("S505", "the grammar is too large to be followed", help, start=start, end=end)
+    message, help = advice(reason, source)
+    raise ConstraintError("S508", message, help, start=start, end=end)

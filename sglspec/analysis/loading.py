@@ -101,11 +101,12 @@ def _models(program: Program, report: Report) -> None:
 
 SURE = frozenset(
     {
-        "S211", "S250", "S251", "S252", "S253", "S254", "S255", "S301", "S304", "S308", "S406", "S501", "S502", "S503",
-        "S504", "S505", "S506", "S507", "S508",
+        "S211", "S213", "S215", "S250", "S251", "S252", "S253", "S254", "S255", "S301", "S304", "S308", "S406", "S501",
+        "S502", "S503", "S504", "S505", "S506", "S507", "S508",
     }
 )  # fmt: skip
-"""What is wrong whatever stands elsewhere; for unknown names (S301) see `_check_rest`."""
+"""What is wrong whatever stands elsewhere; for unknown names (S301) and keys that do not go together (S213) see
+`_check_rest`."""
 
 
 def _check_rest(partial: Partial, source: Source, report: Report) -> None:
@@ -118,6 +119,8 @@ def _check_rest(partial: Partial, source: Source, report: Report) -> None:
             continue
         text = source.text[source.offset(place.start) : source.offset(place.end)].strip("\"'")
         if problem.code == "S301" and (text in partial.lost or not partial.names_known):
+            continue
+        if problem.code == "S213" and any(r.start <= place.start and place.end <= r.end for r in partial.thinned):
             continue
         report.add(problem)
 

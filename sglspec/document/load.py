@@ -71,6 +71,7 @@ class Partial:
     document: Document
     lost: frozenset[str]
     names_known: bool
+    thinned: tuple[Range, ...]
 
 
 def load_document(source: Source, report: Report) -> Document | None:
@@ -105,9 +106,10 @@ def _rest(source: Source, root: Mapping, error: ValidationError) -> Partial | No
     if rest is None:
         return None
     try:
-        return Partial(Document(source, rest.root, Spec.model_validate(rest.root)), rest.lost, rest.names_known)
+        document = Document(source, rest.root, Spec.model_validate(rest.root))
     except ValidationError:
         return None
+    return Partial(document, rest.lost, rest.names_known, rest.thinned)
 
 
 def _version_ok(root: Mapping, faults: Faults) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sglspec.diagnostics import Range
 from sglspec.document.nodes import Entry, Mapping, Node, Scalar, Sequence
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,16 +29,19 @@ class _Faults:
     """Keys to take out, with their values."""
     steps: set[int] = field(default_factory=set[int])
     names_known: bool = True
+    thinned: list[Range] = field(default_factory=list[Range])
 
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
     """`root` is the document without its faults, `lost` every word that was taken out: what depends on one of these
-    is not known to be wrong. `names_known` is false where a fault hides which names the author wanted to bind."""
+    is not known to be wrong. `names_known` is false where a fault hides which names the author wanted to bind.
+    `thinned` are the places of the mappings that lost a key."""
 
     root: Mapping
     lost: frozenset[str]
     names_known: bool
+    thinned: tuple[Range, ...]
 
 
 def remainder(root: Mapping, problems: Iterable[tuple[Location, str]], tag: str) -> Remainder | None:
@@ -49,7 +53,9 @@ def remainder(root: Mapping, problems: Iterable[tuple[Location, str]], tag: str)
             return None
     lost: set[str] = set()
     rest = _rebuilt(root, faults, lost)
-    return Remainder(rest, frozenset(lost), faults.names_known) if isinstance(rest, Mapping) else None
+    if not isinstance(rest, Mapping):
+        return None
+    return Remainder(rest, frozenset(lost), faults.names_known, tuple(faults.thinned))
 
 
 def _mark(root: Mapping, location: Location, kind: str, tag: str, faults: _Faults) -> bool:
@@ -105,6 +111,7 @@ def _rebuilt(node: Node, faults: _Faults, lost: set[str]) -> Node:
         entries: list[Entry] = []
         for entry in node.entries:
             if id(entry.key) in faults.entries:
+                faults.thinned.append(node.range)
                 lost.update(_WORD.findall(entry.key.text))
                 _words(entry.value, lost)
                 continue

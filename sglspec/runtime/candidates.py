@@ -33,8 +33,9 @@ class Candidate:
 
     @property
     def likelihood(self) -> float:
-        """The mean log-probability of its tokens; minus infinity where the backend reports none."""
-        tokens = self.generated.answer
+        """The mean log-probability of its tokens; minus infinity where there is no text, or the backend reports none:
+        that nothing at all is likely makes it no answer."""
+        tokens = self.generated.answer if self.generated.finish.text else ()
         return math.fsum(token.logprob for token in tokens) / len(tokens) if tokens else -math.inf
 
 

@@ -18,7 +18,7 @@ from sglspec.document.nodes import Node, Scalar
 from sglspec.expressions import Budget, EvaluationError, Expression, Origin, Template
 from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import EventLog
-from sglspec.runtime.limits import LimitTracker
+from sglspec.runtime.limits import LimitReached, LimitTracker
 from sglspec.runtime.scope import Bound, Scope, Value
 from sglspec.runtime.threads import ToolThreads
 from sglspec.runtime.unit import Unit
@@ -36,6 +36,7 @@ ENGINE_CODES = {
     "bad_reply": "S711",
 }
 """EngineError.kind → diagnostic code."""
+_SIMPLER = "Let the constraint allow more texts, or make it simpler: fewer alternatives, shorter repetitions."
 MASK = "***"
 """What stands in place of a secret."""
 
@@ -131,7 +132,9 @@ class Frame:
         return type(problem)(replace(first, related=(*first.related, related)), *rest)
 
     def engine_error(self, problem: EngineError, node: Node) -> SpecError:
-        return self.error(ENGINE_CODES.get(problem.kind, "S713"), str(problem), node)
+        help = _SIMPLER if problem.kind == "constraint" else None
+        error = self.error(ENGINE_CODES.get(problem.kind, "S713"), str(problem), node, help=help)
+        return LimitReached(*error.diagnostics) if problem.kind == "limit" else error
 
     def at(self, node: Node) -> Diagnostic:
         """A blank diagnostic that carries a place, for limits."""

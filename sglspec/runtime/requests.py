@@ -11,11 +11,11 @@ import sglspec.expressions as ev
 from sglspec.analysis.constraints import (
     Constraint,
     grammar_constraint,
-    grammar_literal,
     regex_constraint,
     schema_constraint,
 )
 from sglspec.analysis.grammar import ConstraintError
+from sglspec.analysis.inserted import GrammarText
 from sglspec.analysis.program import Program, Rendered
 from sglspec.analysis.reasoning import read_reasoning
 from sglspec.analysis.regexes import check_stop_sizes, escape, stop_pattern
@@ -330,8 +330,7 @@ async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
         if step.regex is not None:
             return regex_constraint(await _pattern(frame, step.regex))
         if step.grammar is not None:
-            segments = await frame.template(step.grammar)
-            return grammar_constraint("".join(s.text if s.literal else grammar_literal(s.text) for s in segments))
+            return grammar_constraint(await _grammar(frame, step.grammar))
         if step.schema_ is not None:
             schema, _ = await frame.value_at(step.schema_.node)
             if not isinstance(schema, dict):
@@ -343,6 +342,17 @@ async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
         place = step.at(next(key for key in ("regex", "grammar", "schema") if step.node.key(key) is not None))
         raise frame.data_error(problem.code, problem.message, place, problem.help) from None
     return None
+
+
+async def _grammar(frame: Frame, text: Text) -> str:
+    """A grammar; inserted values match as they are written."""
+    grammar = GrammarText()
+    for segment in await frame.template(text):
+        if segment.literal:
+            grammar.written(segment.text)
+        else:
+            grammar.value(segment.text)
+    return grammar.text
 
 
 async def _pattern(frame: Frame, text: Text) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from sglspec.backends.base import Alternative, EngineError, Token
 from sglspec.backends.local import open_local
-from sglspec.backends.scripted import Script
+from sglspec.backends.scripted import Script, script_of
 from sglspec.runtime.run import RunOptions, start
 from tests.engine import tiny
 from tests.runtime.fake import FakeBackend, FakeSession, run_scripted, steps
@@ -41,6 +41,30 @@ async def test_best_keeps_the_likeliest_candidate() -> None:
     assert result.text == "x12!"
     assert backend.open_sessions == 0
     assert result.usage.generated_tokens == 6
+
+
+class Ended(FakeSession):
+    """An end is always likely, other tokens are not."""
+
+    async def generate(self, request: Any) -> Any:
+        async for delta in super().generate(request):
+            tokens = tuple(Token(1, t.text, -3.0) for t in delta.tokens)
+            yield type(delta)(delta.text, (Token(2, "", -0.1, end=True),) if delta.finish else tokens, delta.finish)
+
+    async def fork(self, n: int) -> Any:
+        return [Ended(self._fake, self.script, self._text) for _ in range(n)]
+
+
+async def test_an_empty_candidate_is_not_the_best() -> None:
+    class Backend(FakeBackend):
+        async def open(self, label: str = "", caller: Any = None) -> Any:
+            return Ended(self, script_of(self.replies, label, caller))
+
+    program = steps("- 'x'\n- {gen: a, n: 3, keep: best, temperature: 1}\n- '!'")
+    result = await start(program, {}, Backend({"a": [["", "b", ""]]}), RunOptions()).wait()
+    assert (result.outputs, result.text) == ({"a": ["", "b", ""]}, "xb!")
+    result = await start(program, {}, Backend({"a": [["", "", ""]]}), RunOptions()).wait()
+    assert result.text == "x!"
 
 
 async def test_candidates_run_side_by_side_and_show_nothing_before_one_is_kept() -> None:

@@ -242,6 +242,17 @@ async def test_fail_in_a_branch_is_caught_by_on_error_but_a_limit_is_not():
     assert limited.error is not None and limited.error.code == "S705"
 
 
+@pytest.mark.parametrize("on_error", ["skip", "keep"])
+async def test_a_full_context_is_a_limit(on_error: str):
+    source = f"- fork: 2\n  on_error: {on_error}\n  do: ['{{{{ loop.index }}}}', {{gen: x}}]\n"
+    backend = FakeBackend({"x": EngineError("limit", "the context is full")})
+    result = await start(steps(source), {}, backend).wait()
+    assert result.error is not None and result.error.code == "S712"
+    backend = FakeBackend({"x": EngineError("internal", "broken")})
+    result = await start(steps(source), {}, backend).wait()
+    assert result.status == "succeeded"
+
+
 async def test_depth_limit():
     source = "- fork: 1\n  do:\n    - fork: 1\n      do:\n        - set: {x: 1}\n"
     assert (await run_scripted(steps(source, limits="{depth: 2}"))).outputs == {"x": [[1]]}
