@@ -48,7 +48,7 @@ class Agreement:
     def _done(self, work: Prefill) -> list[Work]:
         logits = work.lease.logits
         assert logits is not None
-        self._found[work] = logits
+        self._found[work] = logits[-1]
         if len(self._found) == 2 and not self.closed:
             self._close()
             joined, exact = (self._found[work] for work in self._works)

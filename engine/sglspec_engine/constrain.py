@@ -61,6 +61,10 @@ class Constraint(Protocol):
         """Tokens that must come next whatever the model says, in the way it would write them; often none."""
         ...
 
+    def ends_with(self, ids: Sequence[int]) -> bool:
+        """Whether the text is complete and nothing may follow once these tokens were taken. The state stays."""
+        ...
+
     def copy(self) -> Constraint:
         """An independent constraint in the same state."""
         ...
@@ -112,6 +116,11 @@ class GrammarConstraint:
         self._spend(start)
         return found
 
+    def ends_with(self, ids: Sequence[int]) -> bool:
+        """See `Constraint`."""
+        after = self._matcher.deep_copy()
+        return bool(after.consume_tokens(list(ids))) and after.is_stopped() and not after.is_error()
+
     def copy(self) -> GrammarConstraint:
         """See `Constraint`."""
         return GrammarConstraint(self._matcher.deep_copy(), self._size, self._forced)
@@ -148,6 +157,7 @@ class Grammars:
         self._tokenizer: LLTokenizer | None = None
         self._exact = False
         self._closed = False
+        self._took: dict[str, tuple[float, float]] = {}
         self._prepared: set[str] = set()
         self.ahead = 0
         # _prepared: grammars that nobody has asked for yet. ahead: how many were compiled before they were asked for.
@@ -168,6 +178,11 @@ class Grammars:
             self._prepared.discard(grammar)
         return self._begin(grammar)
 
+    def took(self, grammar: str) -> tuple[float, float] | None:
+        """When the compilation of a grammar began and ended, by `time.monotonic()`; None where it is not kept."""
+        with self._lock:
+            return self._took.get(grammar)
+
     def _begin(self, grammar: str) -> Future[GrammarConstraint]:
         with self._lock:
             future = self._found.get(grammar)
@@ -176,7 +191,9 @@ class Grammars:
                     raise EngineError("internal", "the engine is closed")
                 future = self._found[grammar] = self._pool.submit(self._compile, grammar)
                 while len(self._found) > self._capacity:
-                    self._prepared.discard(self._found.popitem(last=False)[0])
+                    gone, _ = self._found.popitem(last=False)
+                    self._prepared.discard(gone)
+                    self._took.pop(gone, None)
             self._found.move_to_end(grammar)
             return future
 
@@ -194,6 +211,14 @@ class Grammars:
             return self._tokenizer
 
     def _compile(self, grammar: str) -> GrammarConstraint:
+        began = time.monotonic()
+        try:
+            return self._compiled(grammar)
+        finally:
+            with self._lock:
+                self._took[grammar] = began, time.monotonic()
+
+    def _compiled(self, grammar: str) -> GrammarConstraint:
         matcher = LLMatcher(self.tokenizer(), grammar, log_level=0, limits=_limits())
         if matcher.is_error():
             raise EngineError("constraint", f"the grammar does not compile: {_first_line(matcher.get_error())}")

@@ -32,7 +32,7 @@ from sglspec_engine.sched.policy import Policy
 from sglspec_engine.sched.reading import ReadWork
 from sglspec_engine.sched.scheduler import Scheduler
 from sglspec_engine.sched.work import Prefill, Work
-from sglspec_engine.select import Scoring
+from sglspec_engine.select import Alone, Scoring
 from sglspec_engine.session import Session
 from sglspec_engine.text.chat import ChatTemplate
 from sglspec_engine.text.tokens import Vocabulary
@@ -66,6 +66,7 @@ class Engine:
         self._facts = GenerationModel(loaded.vocabulary, loaded.eos_ids, self.max_context, self.config.forced)
         self._grammars = Grammars(loaded.vocabulary, loaded.eos_ids, self.config)
         self._usage = Usage()
+        self.alone = Alone()
         policy = Policy(self.config.order, self.config.forks)
         budgets = self.config.step_tokens, self.config.step_logits
         self._scheduler = Scheduler(self.pool, policy, self._metrics, *budgets, self.config.admission)
@@ -175,8 +176,9 @@ class Engine:
         """Run a reading."""
         self._loop.post(lambda: self._loop.add(work), work.fail)
 
-    def fork(self, lease: Lease, known: Sequence[int], n: int, reply: Reply[list[Lease]]) -> Prefill:
-        """Compute a context once and make `n` leases on it."""
+    def fork(self, lease: Lease, known: Sequence[int], n: int, reply: Reply[list[Lease]], loose: int = 0) -> Prefill:
+        """Compute a context once and make `n` leases on it. loose: tokens at its end that a generation may take
+        back."""
 
         def done(work: Prefill) -> list[Work]:
             self.count(Usage(0, work.computed, 0, 0, 0))
@@ -187,7 +189,7 @@ class Engine:
             reply.finish(leases)
             return []
 
-        work = Prefill(lease, known, done, reply.fail)
+        work = Prefill(lease, known, done, reply.fail, logits=1 + loose)
         self._loop.post(lambda: self._loop.add(work), reply.fail)
         return work
 
@@ -199,7 +201,7 @@ class Engine:
             reply.finish(work)
             return []
 
-        work = Prefill(lease, known, done, reply.fail, logits=False)
+        work = Prefill(lease, known, done, reply.fail, logits=0)
         self._loop.post(lambda: self._loop.add(work), reply.fail)
         return work
 
@@ -264,6 +266,10 @@ class Engine:
     def alternative(self, id: int, logprob: float) -> Alternative:
         """A token with its log-probability."""
         return Alternative(id, self.vocabulary.describe(id), logprob, id in self._facts.ends)
+
+    def compiled(self, grammar: str) -> tuple[float, float] | None:
+        """When the compilation of a grammar that is kept began and ended, by `time.monotonic()`."""
+        return self._grammars.took(grammar)
 
     def discard(self, lease: Lease, keep: int) -> None:
         """Let go of a lease; what follows its first `keep` tokens is of no use to anyone."""

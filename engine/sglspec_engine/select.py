@@ -13,8 +13,9 @@ token to token, the mean gain over the same tokens without the context, and the 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sglspec_engine.kv.lease import Lease
 from sglspec_engine.kv.radix import common_prefix
@@ -53,6 +54,33 @@ def shared_length(encoded: Sequence[Sequence[int]], context: Sequence[int]) -> i
     return min(min(common_prefix(context, ids), len(ids) - 1) for ids in encoded)
 
 
+def asked(choices: Choices, method: Method) -> list[tuple[int, ...]]:
+    """What is put before the model to score choices; nothing is asked of what would follow their last tokens."""
+    found = [choices.context, *((*choices.context, *own[:-1]) for own in choices.own)]
+    if method == "unconditional":
+        found += [(*choices.start, *own[:-1]) for own in choices.own]
+    return found
+
+
+class Alone:
+    """What was found for choices that stand alone (`unconditional`). It depends on nothing else, so that it is kept."""
+
+    def __init__(self, most: int = 256) -> None:
+        """most: sets of choices that are kept."""
+        self._most = most
+        self._found: OrderedDict[Choices, list[Logprobs]] = OrderedDict()
+
+    def get(self, choices: Choices) -> list[Logprobs] | None:
+        """The log-probabilities of the choices' tokens where they are known."""
+        return self._found.get(replace(choices, context=()))
+
+    def put(self, choices: Choices, logprobs: list[Logprobs]) -> None:
+        """Keep log-probabilities."""
+        self._found[replace(choices, context=())] = logprobs
+        if len(self._found) > self._most:
+            self._found.popitem(last=False)
+
+
 class Scoring:
     """One request to score choices; the works it makes report here.
 
@@ -60,8 +88,15 @@ class Scoring:
     """
 
     def __init__(
-        self, choices: Choices, method: Method, lease: Lease, reply: Reply[Scores], settled: Callable[[Usage], None]
+        self,
+        choices: Choices,
+        method: Method,
+        lease: Lease,
+        reply: Reply[Scores],
+        settled: Callable[[Usage], None],
+        alone: Alone,
     ) -> None:
+        self._alone = alone
         self._choices = choices
         self._method: Method = method
         self._lease = lease
@@ -69,6 +104,7 @@ class Scoring:
         self._settled = settled
         self._main = TrieWork(lease, choices.context, choices.own, self._report, self.fail)
         self._bare: TrieWork | None = None
+        self._bare_logprobs: list[Logprobs] | None = None
         self._left = 0
         self.closed = False
 
@@ -76,6 +112,8 @@ class Scoring:
         """What is to be computed."""
         works: list[Work] = [self._main]
         if self._method == "unconditional":
+            self._bare_logprobs = self._alone.get(self._choices)
+        if self._method == "unconditional" and self._bare_logprobs is None:
             own = Lease(self._lease.pool)
             self._bare = TrieWork(own, self._choices.start, self._choices.own, self._report, self.fail)
             works.insert(0, self._bare)
@@ -99,8 +137,10 @@ class Scoring:
             work.keep(None)
             return
         own = self._main.logprobs
-        bare = self._bare.logprobs if self._bare is not None else None
-        scores = combine(self._method, self._choices.own, own, bare)
+        if self._bare is not None:
+            self._bare_logprobs = self._bare.logprobs
+            self._alone.put(self._choices, self._bare_logprobs)
+        scores = combine(self._method, self._choices.own, own, self._bare_logprobs)
         best = max(range(len(scores)), key=lambda i: (scores[i], -i))
         usage = self._close(best)
         tokens = tuple(tuple(zip(ids, p, strict=True)) for ids, p in zip(self._choices.own, own, strict=True))

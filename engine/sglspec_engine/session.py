@@ -8,7 +8,8 @@ costs nothing until then, and a fork shares whatever stays the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sglspec_engine.agreement import Agreement
@@ -19,15 +20,18 @@ from sglspec_engine.kv.radix import common_prefix
 from sglspec_engine.kv.rotate import Piece
 from sglspec_engine.reply import Reply, Stream
 from sglspec_engine.sched.generation import Committed, Generation
+from sglspec_engine.sched.healing import loose_tokens
 from sglspec_engine.sched.reading import ReadWork
 from sglspec_engine.sched.work import Prefill
-from sglspec_engine.select import Scoring, shared_length, split_choices
+from sglspec_engine.select import Scoring, asked, shared_length, split_choices
 from sglspec_engine.text.tokens import Part
 from sglspec_engine.types import (
+    Asked,
     Delta,
     EngineError,
     GenRequest,
     Method,
+    Observed,
     Origin,
     Reading,
     Role,
@@ -43,6 +47,9 @@ if TYPE_CHECKING:
     from sglspec_engine.engine import Engine
 
 T = TypeVar("T")
+
+_SPACES = count(1)
+"""A number for each join whose keys and values are of its own."""
 
 
 class Session:
@@ -63,6 +70,8 @@ class Session:
         self._talk: Conversation | None = parent._talk if parent else None
         self._base_talk = self._talk
         self._usage = Usage()
+        self._watch: Observed | None = parent._watch if parent else None
+        self._space: tuple[int, int] = parent._space if parent else (0, 0)
         self._running: Reply[Any] | None = None
         self._abort: Callable[[], None] = _nothing
         self._asked = lease.length
@@ -72,7 +81,7 @@ class Session:
         # message. _bare: nothing was added to it yet. _lead: leading log entries that only the very first message or
         # text of a context brings along. _asked: tokens that the last request went on from, or that came from the
         # parent. _talk: the messages, where the chat template writes them anew; the context's history follows from
-        # them.
+        # them. _watch: who observes it. _space: see `Asked`, with the number of tokens that are given.
 
     @property
     def usage(self) -> Usage:
@@ -86,6 +95,10 @@ class Session:
     def trace(self) -> list[TraceToken]:
         """The context's tokens, each with where it came from."""
         return self._context.trace(self._engine.vocabulary)
+
+    def observe(self, observed: Observed) -> None:
+        """From now on note what this session and its forks do."""
+        self._watch = observed
 
     async def extend(self, segments: Sequence[Segment]) -> None:
         """Append text or role boundaries. Nothing is computed before the model is needed."""
@@ -124,6 +137,7 @@ class Session:
         if not 1 <= start <= len(prompt):
             raise EngineError("unsupported", f"reading begins at a token from 1 to {len(prompt)}, not at {start}")
         self._known_ids(watched)
+        self._note([prompt])
         reply: Reply[Reading] = Reply()
         vocabulary, describe = self._engine.vocabulary, self._engine.alternative
         work = ReadWork(self._lease, prompt, start, top, watched, vocabulary.size, describe, reply, self._count)
@@ -140,7 +154,7 @@ class Session:
         prompt = self._prompt()
         stream = Stream()
         model, metrics = engine.generation_model(), engine.generation_metrics()
-        tail = self._context.loose(self._outer if request.over_fork else self._base) if engine.config.healing else b""
+        tail = self._tail(self._outer if request.over_fork else self._base)
         work = Generation(request, model, self._lease, prompt, stream, self._committed, metrics, tail)
         self._running, self._abort = stream, lambda: engine.cancel(work)
         self._asked = len(prompt)
@@ -155,6 +169,8 @@ class Session:
             if not stream.done:
                 self._abort()
             await stream.settled()
+            self._note(work.asked)
+            self._note_compiled(request.grammar)
 
     async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
         """Score continuations; the context does not change. `label` is for other backends."""
@@ -174,7 +190,8 @@ class Session:
         split = split_choices(encoded, context, start)
         self._limit(max(len(ids) for ids in encoded))
         reply: Reply[Scores] = Reply()
-        scoring = Scoring(split, method, self._lease, reply, self._count)
+        self._note(asked(split, method))
+        scoring = Scoring(split, method, self._lease, reply, self._count, self._engine.alone)
         self._asked = len(split.context)
         self._engine.score(scoring)
         return await self._outcome(reply, lambda: self._engine.cancel(scoring))
@@ -188,8 +205,10 @@ class Session:
         if not known or n == 0:
             return [Session(self._engine, Lease(self._engine.pool), self) for _ in range(n)]
         self._limit(len(known))
+        self._note([known])
         reply: Reply[list[Lease]] = Reply()
-        work = self._engine.fork(self._lease, known, n, reply)
+        loose = loose_tokens(self._engine.vocabulary, known, self._tail(self._base))
+        work = self._engine.fork(self._lease, known, n, reply, loose)
         self._asked = len(known)
         leases = await self._outcome(reply, lambda: self._engine.abandon(work, reply))
         self._usage += Usage(0, work.computed, 0, 0, 0)
@@ -255,6 +274,7 @@ class Session:
             raise
         self._engine.release(self._lease)
         self._lease, self._context, self._lead = lease, found, lead
+        self._space = next(_SPACES), len(found.ids)
         self._asked = len(found.ids)
         return divergence
 
@@ -289,7 +309,9 @@ class Session:
     async def _compute(self) -> None:
         """Compute the context as it is."""
         reply: Reply[Prefill] = Reply()
-        work = self._engine.compute(self._lease, self._context.encode(self._engine.vocabulary), reply)
+        known = self._context.encode(self._engine.vocabulary)
+        self._note([known])
+        work = self._engine.compute(self._lease, known, reply)
         done = await self._outcome(reply, lambda: self._engine.cancel(work))
         self._usage += Usage(0, done.computed, 0, 0, 0)
 
@@ -401,6 +423,10 @@ class Session:
             if not 0 <= id < size:
                 raise EngineError("unsupported", f"there is no token {id}: this model's tokens are 0 to {size - 1}")
 
+    def _tail(self, since: int) -> bytes:
+        """The end of the text that other tokens may spell, from a log entry on."""
+        return self._context.loose(since) if self._engine.config.healing else b""
+
     def _limit(self, length: int) -> None:
         if length > self._engine.max_context:
             limit = self._engine.max_context
@@ -431,6 +457,15 @@ class Session:
             if self._talk is not None:
                 self._talk = self._talk.write(self._context.log[before:])
         self._count(committed.usage)
+
+    def _note(self, asked: Iterable[Sequence[int]]) -> None:
+        """Tell who observes what is put before the model."""
+        if self._watch is not None:
+            self._watch.asked += [Asked(tuple(ids), *self._space) for ids in asked]
+
+    def _note_compiled(self, grammar: str | None) -> None:
+        if self._watch is not None and grammar is not None and (took := self._engine.compiled(grammar)) is not None:
+            self._watch.compiled[grammar] = took
 
     def _count(self, usage: Usage) -> None:
         self._usage += usage

@@ -12,22 +12,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sglspec_engine.attention.base import AttentionPlan, AttentionRow
+from sglspec_engine.attention.base import AttentionPlan, AttentionRow, Tree
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.model.adapter import ModelRunner
 from sglspec_engine.reply import Cancelled, as_engine_error
+from sglspec_engine.sched.healing import MAX_TOKENS
 from sglspec_engine.sched.work import Work
 from sglspec_engine.types import EngineError
+
+KEPT = MAX_TOKENS + 1
+"""Positions at the end of a context whose logits are kept: a generation may begin that many tokens before it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """Tokens that continue a work's lease. The logits of the last `wanted` of them are kept; a row without tokens
-    consumes the logits its lease has kept from before."""
+    consumes the logits its lease has kept from before. With a `leader`, a row before this one that continues the same
+    tokens, the first `shared` are computed there."""
 
     work: Work
     ids: tuple[int, ...]
     wanted: int
+    leader: Row | None = None
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ def run(plan: StepPlan, model: ModelRunner, metrics: Metrics) -> StepResult:
         elif row.wanted and cached is None:
             found.append(EngineError("internal", "a row without tokens has no logits"))
             continue
-        found.append(cached[None] if row.wanted and cached is not None else torch.empty(0))
+        found.append(cached[-row.wanted :] if row.wanted and cached is not None else torch.empty(0))
     if packed:
         logits = _forward(packed, model, metrics)
         computed = iter(logits)
@@ -69,18 +76,26 @@ def _forward(rows: list[Row], model: ModelRunner, metrics: Metrics) -> list[Tens
     """One forward over all rows; an exception in it is every row's error."""
     ids: list[int] = []
     positions: list[int] = []
-    keep: list[int] = []
-    attention: list[AttentionRow] = []
+    wanted: list[list[int]] = []
+    places: dict[Row, list[int]] = {}
+    attention: dict[Row, AttentionRow] = {}
+    # places: where each of a row's tokens is in the packed input
     for row in rows:
-        length = row.work.lease.length
-        tree = row.work.tree(len(row.ids))
-        attention.append(AttentionRow(row.work.lease, len(ids), len(row.ids), tree))
-        positions += range(length, length + len(row.ids)) if tree is None else (int(at) for at in tree.positions)
-        ids += row.ids
-        keep += range(len(ids) - row.wanted, len(ids))
+        own = row.ids[row.shared :]
+        length = row.work.lease.length + row.shared
+        tree = _cut(row.work.tree(len(row.ids)), row.shared)
+        led = [] if row.leader is None else places[row.leader][: row.shared]
+        places[row] = [*led, *range(len(ids), len(ids) + len(own))]
+        wanted.append(places[row][len(row.ids) - row.wanted :])
+        if own:
+            after = None if row.leader is None else attention[row.leader]
+            attention[row] = AttentionRow(row.work.lease, len(ids), len(own), tree, after, row.shared)
+            positions += range(length, length + len(own)) if tree is None else (int(at) for at in tree.positions)
+            ids += own
+    keep = sorted({place for found in wanted for place in found})
     began = time.perf_counter()
     try:
-        logits = model.forward(ids, positions, AttentionPlan(tuple(attention)), keep)
+        logits = model.forward(ids, positions, AttentionPlan(tuple(attention.values())), keep)
     except EngineError as error:
         return [error for _ in rows]
     except Exception as error:
@@ -88,18 +103,40 @@ def _forward(rows: list[Row], model: ModelRunner, metrics: Metrics) -> list[Tens
     metrics.seconds += time.perf_counter() - began
     metrics.steps += 1
     metrics.largest_batch = max(metrics.largest_batch, len(rows))
-    return list(torch.split(logits, [row.wanted for row in rows]))
+    if len(keep) == sum(row.wanted for row in rows):
+        return list(torch.split(logits, [row.wanted for row in rows]))
+    at = {place: index for index, place in enumerate(keep)}
+    return [logits[[at[place] for place in found]] for found in wanted]
+
+
+def _cut(tree: Tree | None, shared: int) -> Tree | None:
+    """A row's tree without the first tokens, which all others follow."""
+    if tree is None or not shared:
+        return tree
+    return Tree(tree.positions[shared:], tree.reach[shared:] + shared, tree.seen[shared:, shared:])
 
 
 def commit(plan: StepPlan, result: StepResult, metrics: Metrics) -> dict[Work, list[Work]]:
     """Add what was computed and let every work draw its conclusions. Returns what goes on in each work's place.
 
-    A work that fails, fails alone.
+    A work that fails, fails alone. Tokens are counted for all rows before anybody looks at logits, as who looks may
+    give back what others follow.
     """
     going_on: dict[Work, list[Work]] = {}
+    led: dict[Row, int] = {}
+    for row in plan.rows:
+        if row.leader is not None:
+            led[row.leader] = max(led.get(row.leader, 0), row.shared)
+    found: list[Tensor | EngineError] = []
     for row, logits in zip(plan.rows, result.logits, strict=True):
         try:
-            going_on[row.work] = _commit_row(row, logits)
+            _count(row, logits, led.get(row, 0))
+            found.append(logits)
+        except Exception as error:
+            found.append(as_engine_error(error))
+    for row, logits in zip(plan.rows, found, strict=True):
+        try:
+            going_on[row.work] = _take(row, logits)
         except Cancelled:
             metrics.cancelled += 1
             row.work.cancel()
@@ -109,16 +146,28 @@ def commit(plan: StepPlan, result: StepResult, metrics: Metrics) -> dict[Work, l
     return going_on
 
 
-def _commit_row(row: Row, logits: Tensor | EngineError) -> list[Work]:
+def _count(row: Row, logits: Tensor | EngineError, led: int) -> None:
+    """Count a row's tokens, and let those that follow the first `led` of them go on from there."""
+    work = row.work
+    if isinstance(logits, EngineError):
+        raise logits
+    if len(logits) and bool(logits.max().isnan()):  # the largest is NaN where any is; its place would be a token
+        raise EngineError("internal", "the model's result is not a number")
+    if work.closed or not row.ids:
+        return
+    start = work.lease.length
+    work.advance(row.ids, row.shared)
+    if row.wanted:
+        work.lease.logits = logits[-KEPT:].clone()  # a view would keep the whole step's logits alive
+    if led:
+        work.lease.publish_only(start + led)
+
+
+def _take(row: Row, logits: Tensor | EngineError) -> list[Work]:
+    """Let a work draw its conclusions."""
     work = row.work
     if isinstance(logits, EngineError):
         raise logits
     if work.closed:
         return []
-    if len(logits) and bool(logits.max().isnan()):  # the largest is NaN where any is; its place would be a token
-        raise EngineError("internal", "the model's result is not a number")
-    if row.ids:
-        work.advance(row.ids)
-        if row.wanted:
-            work.lease.logits = logits[-1].clone()  # a view would keep the whole step's logits alive
     return work.take(logits) if row.wanted or work.todo == 0 else [work]

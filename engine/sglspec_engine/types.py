@@ -185,6 +185,29 @@ class Vitals:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Tokens that a request put before the model, from the beginning of its context on.
+
+    A generation asks for its prompt, and for what it wrote as far as the model was asked what follows; a scoring asks
+    for its context with each choice but the choice's last token. space: contexts of different spaces share nothing.
+    given: leading tokens whose keys and values were joined from elsewhere, so that nobody computes them.
+    """
+
+    ids: tuple[int, ...]
+    space: int = 0
+    given: int = 0
+
+
+@dataclass(slots=True)
+class Observed:
+    """What a context and its forks did. asked: what they put before the model, in no order that means anything.
+    compiled: grammar → when its compilation began and ended, by `time.monotonic()`."""
+
+    asked: list[Asked] = field(default_factory=list[Asked])
+    compiled: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """How a generation ended. `text` is the whole value (stop removed unless keep_stop); `matched` the text that was
     the stop, or the stop token's id; `ahead` the likeliest tokens that would begin a text of no tokens; `reasoning` the

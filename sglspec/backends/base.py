@@ -11,11 +11,13 @@ from typing import Literal, Protocol, runtime_checkable
 
 from sglspec_engine.types import (
     Alternative,
+    Asked,
     Delta,
     EngineError,
     Finish,
     GenRequest,
     Method,
+    Observed,
     Origin,
     Place,
     Reading,
@@ -131,6 +133,15 @@ class ToolReplies(Protocol):
 
 
 @runtime_checkable
+class Observable(Protocol):
+    """A session that can tell what it puts before the model, token by token, and when grammars were compiled."""
+
+    def observe(self, observed: Observed) -> None:
+        """From now on note what this session and its forks do."""
+        ...
+
+
+@runtime_checkable
 class Backend(Protocol):
     """Where sessions come from. One per process and model; closing it ends every session."""
 
@@ -214,6 +225,7 @@ class Watched(Protocol):
 
 __all__ = [
     "Alternative",
+    "Asked",
     "Backend",
     "Capabilities",
     "Concat",
@@ -222,6 +234,8 @@ __all__ = [
     "Finish",
     "GenRequest",
     "Method",
+    "Observable",
+    "Observed",
     "Origin",
     "Place",
     "PlaceholderFinish",

@@ -12,9 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sglspec.backends.base import Capabilities, Concat, EngineError, Role, Session, TokenSession
-from sglspec.backends.rendering import Piece
+from sglspec.backends.markup import Piece
 from sglspec_engine.config import EngineConfig, prepare_process
-from sglspec_engine.types import Delta, GenRequest, Method, Reading, Scores, Segment, TraceToken, Usage, Vitals
+from sglspec_engine.types import (
+    Delta,
+    GenRequest,
+    Method,
+    Observed,
+    Reading,
+    Scores,
+    Segment,
+    TraceToken,
+    Usage,
+    Vitals,
+)
 
 if TYPE_CHECKING:
     from sglspec_engine.engine import Engine
@@ -163,6 +174,10 @@ class LocalSession:
     def usage(self) -> Usage:
         """Token counts of this session's requests, and of the prefixes that its forks computed."""
         return self._session.usage
+
+    def observe(self, observed: Observed) -> None:
+        """From now on note what this session and its forks do."""
+        self._session.observe(observed)
 
     async def extend(self, segments: Sequence[Segment]) -> None:
         """Append text or role boundaries."""

@@ -189,8 +189,8 @@ async def test_no_token_comes_from_what_is_no_number(tiny_llama: Path) -> None:
     """One row's NaN fails that request, whatever it is, and nobody takes up what was computed for it."""
     async with running(tiny_llama) as engine:
         good, bad, scored = engine.open(), engine.open(), engine.open()
-        for session in (good, bad, scored):
-            await session.extend([TextSegment("abc")])
+        for session, text in ((good, "abc"), (bad, "xyz"), (scored, "uvw")):  # each of them a row of its own
+            await session.extend([TextSegment(text)])
         real = engine._runner.forward
 
         def broken(ids, positions, plan, keep):

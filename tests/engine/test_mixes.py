@@ -61,7 +61,8 @@ async def checked(session: Session, oracle: Oracle, count: int) -> None:
     oracle.assert_logprobs(prompt, tokens)
     usage = finish.usage
     assert usage.prompt_tokens == len(prompt) >= usage.reused_tokens
-    assert usage.computed_tokens >= usage.prompt_tokens - usage.reused_tokens + count - 1
+    # What a twin in the same step computes is counted there.
+    assert usage.computed_tokens >= usage.prompt_tokens - usage.reused_tokens
 
 
 async def scored(session: Session, oracle: Oracle) -> None:

@@ -53,9 +53,20 @@ def random_rows(leases: list[Lease], rng: random.Random) -> tuple[AttentionRow, 
     for lease in rng.sample(leases, rng.randint(1, len(leases))):
         count = rng.choice([1, 1, 1, 2, 7, 40])
         lease.reserve(count)
-        rows.append(AttentionRow(lease, start, count, random_tree(lease.length, count, rng)))
+        leader, shared = random_leader(lease, rows, rng)
+        tree = random_tree(lease.length + shared, count, rng)
+        rows.append(AttentionRow(lease, start, count, tree, leader, shared))
         start += count
     return tuple(rows)
+
+
+def random_leader(lease: Lease, rows: list[AttentionRow], rng: random.Random) -> tuple[AttentionRow | None, int]:
+    """At times a row that begins where this lease does, and how many of its new tokens come first here, too."""
+    able = [row for row in rows if row.lease.node is lease.node and row.tree is None and not row.lease.tail_length]
+    if not able or lease.tail_length or rng.random() < 0.3:
+        return None, 0
+    leader = rng.choice(able)
+    return leader, rng.randint(1, leader.shared + leader.count)
 
 
 def random_tree(length: int, count: int, rng: random.Random) -> Tree | None:

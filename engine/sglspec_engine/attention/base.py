@@ -23,15 +23,42 @@ class Tree:
     seen: Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AttentionRow:
     """Tokens `start` to `start + count` of the packed input continue `lease`, whose length is their first position.
-    With a `tree` they continue it in several ways at once."""
+    With a `tree` they continue it in several ways at once.
+
+    With `after`, a row before this one, they follow the first `shared` tokens that are new with that one. Both leases
+    are the same then, and this one has no tail.
+    """
 
     lease: Lease
     start: int
     count: int
     tree: Tree | None = None
+    after: AttentionRow | None = None
+    shared: int = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens before the row's own: the first one's position."""
+        return self.lease.length + self.shared
+
+    def new(self, count: int) -> list[tuple[int, int]]:
+        """(first slot, tokens) of the first `count` tokens that are new with this row or with those that it follows, in
+        order."""
+        tail = self.lease.tail
+        assert tail is not None
+        assert self.lease.tail_length + self.count <= tail.length, "a row is longer than what was reserved for it"
+        found = self.after.new(min(count, self.shared)) if self.after is not None else []
+        own = count - self.shared
+        return [*found, (tail.start + self.lease.tail_length, own)] if own > 0 else found
+
+    def spans(self) -> list[tuple[int, int]]:
+        """(first slot, tokens) of all that the row's last token sees, itself included, in order."""
+        if self.after is None:
+            return self.lease.spans(self.count)
+        return [*self.lease.spans(0), *self.new(self.shared + self.count)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ class _Run:
 def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
     """The segments of a plan. Leases must not change between this and the attention."""
     runs = _shared_runs(plan.rows)
+    _add_led(runs, plan.rows)
     for index, row in enumerate(plan.rows):
         _add_tail(runs, index, row)
     lone = [len(run.rows) == 1 and run.length <= _SHORT and _single(plan.rows[run.rows[0]]) for run in runs]
@@ -132,6 +133,19 @@ def _shared_runs(rows: Sequence[AttentionRow]) -> list[_Run]:
     return runs
 
 
+def _add_led(runs: list[_Run], rows: Sequence[AttentionRow]) -> None:
+    """Add what rows see of the new tokens of others, once for all that see the same of the same row."""
+    readers: dict[tuple[AttentionRow, int], list[int]] = {}
+    for index, row in enumerate(rows):
+        if row.after is not None:
+            readers.setdefault((row.after, row.shared), []).append(index)
+    for (leader, shared), who in readers.items():
+        position = leader.lease.length
+        for first, length in leader.new(shared):
+            runs.append(_Run(first, length, position, who))
+            position += length
+
+
 def _add_tail(runs: list[_Run], index: int, row: AttentionRow) -> None:
     """Add a row's tail and its new tokens. A single new token is the last of what it sees; several see each other
     causally or as a tree, so they are a run of their own."""
@@ -144,9 +158,9 @@ def _add_tail(runs: list[_Run], index: int, row: AttentionRow) -> None:
         if before is not None and before.rows == [index] and before.first + before.length == tail.start:
             before.length += seen
         else:
-            runs.append(_Run(tail.start, seen, row.lease.length - old, [index]))
+            runs.append(_Run(tail.start, seen, row.length - old, [index]))
     if not _single(row):
-        runs.append(_Run(tail.start + old, row.count, row.lease.length, [index], row.tree is None, row.tree))
+        runs.append(_Run(tail.start + old, row.count, row.length, [index], row.tree is None, row.tree))
 
 
 def _single(row: AttentionRow) -> bool:
@@ -162,9 +176,7 @@ def _mask(run: _Run, rows: Sequence[AttentionRow], device: torch.device) -> Mask
     end = run.position + run.length
     if run.causal or all(row.tree is None or int(row.tree.reach.min()) >= end for row in rows):
         return None
-    reach = torch.cat(
-        [torch.full((r.count,), r.lease.length + r.count) if r.tree is None else r.tree.reach for r in rows]
-    )
+    reach = torch.cat([torch.full((r.count,), r.length + r.count) if r.tree is None else r.tree.reach for r in rows])
     positions = torch.arange(run.position, end, device=device)
     return Mask(positions < reach.to(device)[:, None], positions)
 
@@ -188,7 +200,7 @@ def _queries(rows: Sequence[AttentionRow], device: torch.device) -> tuple[slice 
 def _positions(row: AttentionRow, device: torch.device) -> Tensor:
     if row.tree is not None:
         return row.tree.positions.to(device)
-    return torch.arange(row.lease.length, row.lease.length + row.count, device=device)
+    return torch.arange(row.length, row.length + row.count, device=device)
 
 
 def _gathered(
@@ -202,7 +214,7 @@ def _gathered(
         what = [position for run in own for position in range(run.position, run.position + run.length)]
         missing = longest - len(where)
         slots.append(where + [where[-1]] * missing)
-        positions.append(what + [rows[index].lease.length + 1] * missing)
+        positions.append(what + [rows[index].length + 1] * missing)
     queries, at = _queries([rows[index] for index in runs], device)
     places = torch.tensor(positions, device=device)
     beyond = places > at[:, None]

@@ -26,7 +26,9 @@ class ReferenceAttention:
 
 def _attend(layer: int, query: Tensor, row: AttentionRow, options: AttentionOptions) -> Tensor:
     """query [heads, n, dim] over one lease; returns [n, heads, value_dim]."""
-    views = row.lease.views(layer, row.count)
+    arena = row.lease.pool.arena
+    keys, values = arena.keys[layer], arena.values[layer]
+    views = [(keys[:, at : at + n], values[:, at : at + n]) for at, n in row.spans()]
     if options.window is not None and row.count == 1 and row.tree is None:
         views = _last(views, options.window)
     keys = views[0][0] if len(views) == 1 else torch.cat([k for k, _ in views], dim=1)
@@ -38,7 +40,7 @@ def _attend(layer: int, query: Tensor, row: AttentionRow, options: AttentionOpti
     if row.tree is None:
         mask = _mask(count, keys.shape[1], options.window, query.device)
     else:
-        mask = _tree_mask(row.tree, row.lease.length, options.window).to(query.device)
+        mask = _tree_mask(row.tree, row.length, options.window).to(query.device)
     if mask is not None:
         mask = mask.repeat(heads // kv_heads, 1)
     if options.softcap is None and options.sinks is None:

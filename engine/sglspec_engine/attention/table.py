@@ -162,10 +162,7 @@ def _readers(row: AttentionRow) -> list[_Reader]:
 
 def _row_slots(row: AttentionRow) -> _Slots:
     """The slots of a row's context and of its new tokens, in order."""
-    tail = row.lease.tail
-    assert tail is not None
-    assert row.lease.tail_length + row.count <= tail.length, "a row is longer than what was reserved for it"
-    return np.concatenate([np.arange(first, first + n) for first, n in row.lease.spans(row.count)])
+    return np.concatenate([np.arange(first, first + n) for first, n in row.spans()])
 
 
 def _ends(lengths: Sequence[int]) -> Tensor:

@@ -38,7 +38,7 @@ class Lease:
         self.node = node if node is not None else pool.root()
         self.ids: list[int] = []
         self.logits: Tensor | None = None
-        """Next-token logits [vocabulary] after the last of `ids`, where they are known."""
+        """Next-token logits [n, vocabulary] after each of the last n of `ids`, where they are known."""
         self.busy = False
         self.used = 0
         self.gang: object | None = None
@@ -102,9 +102,15 @@ class Lease:
         self.pool.arena.keys[layer][:, begin : begin + keys.shape[1]] = keys
         self.pool.arena.values[layer][:, begin : begin + keys.shape[1]] = values
 
-    def append(self, ids: Sequence[int]) -> None:
-        """Count tokens whose keys and values every layer has written."""
-        self._tail_length += len(ids)
+    def append(self, ids: Sequence[int], shared: int = 0) -> None:
+        """Count tokens whose keys and values every layer has written; for the first `shared` another lease has done so,
+        and published them."""
+        if shared:
+            assert not self._tail_length, "a lease with a tail cannot go on with another's tokens"
+            node = self.pool.tree.descend(self.node, [*self.ids, *ids[:shared]])
+            assert node.end == len(self.ids) + shared
+            self._move(node)
+        self._tail_length += len(ids) - shared
         assert self.tail is not None and self._tail_length <= self.tail.length
         self.ids.extend(ids)
         self.logits = None

@@ -88,6 +88,7 @@ class Generation(Work):
         self._ends: frozenset[int] = model.ends | frozenset(request.stop_token_ids)
         self._tokens: list[int] = []
         self._forced: list[int] = []
+        self._closes = False
         self._generated = 0
         self._forced_count = 0
         self._ahead: tuple[Alternative, ...] = ()
@@ -95,7 +96,9 @@ class Generation(Work):
         self._thinking: Thinking | None = None
         self._thought = 0
         self._skipped = 0
-        # _thought: tokens before the answer. _skipped: white space in front of the answer's text, in bytes.
+        self._read = 0
+        # _thought: tokens before the answer. _skipped: white space in front of the answer's text, in bytes. _read:
+        # tokens after the last of which the model was asked what follows.
         if request.reasoning is not None:
             self._thinking = Thinking(request.reasoning, model.vocabulary, prompt)
             self._forced = list(self._thinking.opening)
@@ -106,6 +109,11 @@ class Generation(Work):
         respelled = len(self._prompt) + max(self._healed, len(self._border.owed))
         return min(max(len(self._whole), respelled) + self._request.max_tokens, self._model.max_context)
 
+    @property
+    def asked(self) -> list[tuple[int, ...]]:
+        """What was put before the model: the prompt, and what was written as far as it was asked what follows."""
+        return [self._whole, (*self._prompt, *self._tokens)[: self._read]]
+
     def constrain(self, constraint: Constraint) -> None:
         """Set what the text must match, before the first token."""
         self._constraint = constraint
@@ -114,6 +122,7 @@ class Generation(Work):
         """See `Work`. One token per row of logits: the forced one that the row was computed for, else a chosen one."""
         sent: list[Token] = []
         for place, row in enumerate(logits, self.wanted_from + 1):
+            self._read = max(self._read, len(self._prompt) + len(self._tokens))
             finish = self._step(row.numpy(), sent)
             if finish is not None:
                 self._end(sent, *finish)
@@ -124,7 +133,9 @@ class Generation(Work):
             self._stream.put(_delta(sent))
         if self._tokens:
             old = max(self.wanted_from + 1, len(self._prompt))
-            ahead = self._forced if self._model.jump else ()
+            # Nothing is asked of what follows the last token.
+            room = self._request.max_tokens - self._generated - 1
+            ahead = self._forced[: max(0, min(room, len(self._forced) - self._closes))] if self._model.jump else ()
             self.known[old:] = [*self._tokens[old - len(self._prompt) :], *ahead]
         self.wanted_from = len(self._prompt) + len(self._tokens) - 1
         return [self]
@@ -356,6 +367,7 @@ class Generation(Work):
                 ahead = self._request.max_tokens - self._generated
                 forced = takewhile(lambda one: one not in self._ends, self._constraint.forced())
                 self._forced = list(islice(forced, ahead))
+                self._closes = bool(self._forced) and self._constraint.ends_with(self._forced)
         return self._full()
 
     def _end(self, sent: list[Token], reason: FinishReason, matched: str | int | None) -> None:

@@ -18,9 +18,10 @@ from collections.abc import Iterable
 
 from sglspec_engine.config import Admission
 from sglspec_engine.kv.pool import Pool
-from sglspec_engine.kv.radix import Node
+from sglspec_engine.kv.radix import Node, common_prefix
 from sglspec_engine.metrics import Metrics
 from sglspec_engine.sched.policy import Policy
+from sglspec_engine.sched.sharing import share
 from sglspec_engine.sched.work import Work
 from sglspec_engine.step import Row, StepPlan
 from sglspec_engine.types import EngineError
@@ -116,7 +117,7 @@ class Scheduler:
         while self._running:
             rows = self._rows()
             if rows:
-                return StepPlan(tuple(rows))
+                return StepPlan(share(rows))
             # Nobody can go on: the youngest makes room, and if it is alone, there is no room to make.
             youngest = max(self._running, key=lambda work: (not work.lease.pinned, work.arrival))
             if len(self._running) > 1 and not youngest.lease.pinned:
@@ -144,6 +145,8 @@ class Scheduler:
                 work.deferred = True
                 promised += max(0, self._demand(work) - gain)
                 continue
+            if self._offer(work):
+                work.align()
             need = promised + self._demand(work)
             work.lease.busy = True
             self._pool.park_idle(need)
@@ -153,6 +156,19 @@ class Scheduler:
             promised = need
             self._let_in(work)
         return None
+
+    def _offer(self, work: Work) -> bool:
+        """Let a work find what others have computed on the way to their first logits. Returns whether there is any."""
+        found = False
+        for other in self._running:
+            lease, known = other.lease, work.known[: work.wanted_from]
+            at = lease.node.end
+            if not (other.prefilling and lease.tail_length and at < len(known) and lease.ids[at] == known[at]):
+                continue
+            if lease.node.root is work.lease.node.root and (common := common_prefix(lease.ids, known)) > at:
+                lease.publish_only(common)
+                found = True
+        return found
 
     def _let_in(self, work: Work) -> None:
         self._forget(work)
@@ -232,7 +248,7 @@ class Scheduler:
             if not work.lease.busy:
                 continue  # it was preempted for one before it
             if work.todo == 0:
-                rows.append(Row(work, (), int(work.wanted_from < len(work.known))))  # it has all that it needs
+                rows.append(Row(work, (), max(0, len(work.known) - work.wanted_from)))  # it has all that it needs
                 continue
             start = work.lease.length
             count = min(work.todo, tokens, logits + max(0, work.wanted_from - start))

@@ -105,7 +105,7 @@ class TrieWork(Work):
         """See `Work`. Logits that the lease has kept of the context's end are used."""
         logits = self.lease.logits
         if self.wanted_from < self._context and logits is not None and self.lease.ids == self.known[: self._context]:
-            self._read([_ROOT], logits[None])
+            self._read([_ROOT], logits[-1:])
             self.wanted_from = self._context
         super().align()
 
@@ -134,14 +134,20 @@ class TrieWork(Work):
             seen[row, row] = True
         return Tree(torch.tensor(positions), torch.tensor(reach), seen)
 
-    def advance(self, ids: Sequence[int]) -> None:
+    @property
+    def in_line(self) -> int:
+        """See `Work`."""
+        return max(0, self._context - self.lease.length)
+
+    def advance(self, ids: Sequence[int], shared: int = 0) -> None:
         """See `Work`. Nodes are not counted as the lease's tokens before it is known which are kept; only the context
         is published."""
         start = self.lease.length
         chain = ids[: max(0, self._trunk - start)]
+        self._join(shared)
         if chain:
-            self.lease.append(chain)
-        self._count(len(ids))
+            self.lease.append(chain, shared)
+        self._count(len(ids) - shared)
         if start < self._context <= self.lease.length:
             self.lease.publish_only(self._context)
         self._fresh = range(self._next, self._next + len(ids) - len(chain))

@@ -39,6 +39,8 @@ class Work:
         self.deferred = False
         self.preempted = 0
         self._reached = 0
+        self._asked = wanted_from + 1
+        # _asked: tokens of the prompt, as far as others may have computed them.
 
     def align(self) -> None:
         """Cut the lease to what it shares with `known`, and so that every wanted position is computed or known; then
@@ -47,7 +49,8 @@ class Work:
         if shared < self.lease.length:
             self.lease.truncate(shared)
         have = self.lease.length
-        ready = self.cached is not None and have == self.wanted_from + 1 == len(self.known)
+        cached = 0 if self.cached is None else len(self.cached)
+        ready = have == len(self.known) and 0 < have - self.wanted_from <= cached
         if have > self.wanted_from and not ready:
             self.lease.truncate(self.wanted_from)
         if not ready:
@@ -58,14 +61,29 @@ class Work:
         self.reused += max(0, self.lease.length - self._reached)
         self._reached = max(self._reached, self.lease.length)
 
-    def advance(self, ids: Sequence[int]) -> None:
-        """Count tokens that the model has computed for this work. Those before the first wanted position are published
-        when that is reached: from then on others may go on from there."""
+    @property
+    def prefilling(self) -> bool:
+        """Whether the prompt is not computed as far as others may need it."""
+        return self.lease.length < self._asked
+
+    @property
+    def in_line(self) -> int:
+        """How many of the tokens that are next each follow the one before: those may be computed in another's row."""
+        return self.todo
+
+    def advance(self, ids: Sequence[int], shared: int = 0) -> None:
+        """Count tokens that the model has computed, all but the first `shared` of them for this work. Those before the
+        first wanted position are published when that is reached: from then on others may go on from there."""
         before = self.lease.length <= self.wanted_from
-        self.lease.append(ids)
-        self._count(len(ids))
+        self._join(shared)
+        self.lease.append(ids, shared)
+        self._count(len(ids) - shared)
         if before and self.lease.length > self.wanted_from:
             self.lease.publish()
+
+    def _join(self, shared: int) -> None:
+        """Note that the next tokens are those of another work."""
+        self.reused += max(0, min(shared, self._asked - self.lease.length))
 
     def _count(self, tokens: int) -> None:
         self.computed += tokens
@@ -78,7 +96,7 @@ class Work:
 
     @property
     def cached(self) -> Tensor | None:
-        """Logits [vocabulary] after the last computed token, where the lease knows them."""
+        """Logits [n, vocabulary] after the last n computed tokens, where the lease knows them."""
         return self.lease.logits
 
     @property
@@ -105,8 +123,8 @@ class Work:
 
 
 class Prefill(Work):
-    """Compute a context, then call `done` with this work; it returns works that go on. Without `logits` the last
-    token's need not be known."""
+    """Compute a context, then call `done` with this work; it returns works that go on. logits: tokens at its end whose
+    logits are to be known then."""
 
     def __init__(
         self,
@@ -115,7 +133,7 @@ class Prefill(Work):
         done: Callable[[Prefill], list[Work]],
         failed: Callable[[BaseException], None],
         *,
-        logits: bool = True,
+        logits: int = 1,
     ) -> None:
         super().__init__(lease, known, len(known) - logits)
         self._done = done
@@ -123,6 +141,9 @@ class Prefill(Work):
 
     def take(self, logits: Tensor) -> list[Work]:
         """See `Work`. The logits stay with the lease, so nothing is left to do with them here."""
+        if self.todo:  # a step had no room for all
+            self.wanted_from = self.lease.length
+            return [self]
         self.closed = True
         return self._done(self)
 
