@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 
 from sglspec.diagnostics.record import MAX_REPORTED, Diagnostic, Range
 from sglspec.diagnostics.snippet import harmless, underlined
 
 _WIDTH = 120
+_HALF = re.compile("[\ud800-\udfff]")
 _RED, _YELLOW, _BLUE, _CYAN, _BOLD = "1;31", "1;33", "1;34", "1;36", "1"
 
 
@@ -35,8 +37,9 @@ def render_text(
 
 
 def render_json(diagnostics: Iterable[Diagnostic]) -> str:
-    """A JSON list of the records."""
-    return json.dumps([item.as_dict() for item in diagnostics], ensure_ascii=False, indent=2)
+    """A JSON list of the records. Half characters, which no encoding has, are written as escapes."""
+    text = json.dumps([item.as_dict() for item in diagnostics], ensure_ascii=False, indent=2)
+    return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:

@@ -152,3 +152,11 @@ def test_json() -> None:
         }
     ]
     assert render_json([]) == "[]"
+
+
+def test_half_characters_can_be_written() -> None:
+    """A text that a program hands over may hold what no file can."""
+    found = Diagnostic("S201", "no key `\ud800`.", file="a\udfff.yaml", range=Range.at(1, 1))
+    (face,) = json.loads(render_json([found]).encode())
+    assert (face["message"], face["file"]) == (found.message, found.file)
+    assert "\ufffd" in render_text([found], {"a\udfff.yaml": "\ud800: 1"}).encode().decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -337,6 +338,11 @@ def _as_tree(random: Random, seed: Seed) -> tuple[str, str]:
                 return json.dumps(tree), "yaml"
 
 
+def _value(random: Random) -> Any:
+    """One of the values, as an object of its own: it may be changed later."""
+    return deepcopy(random.choice(VALUES))
+
+
 def _changed(random: Random, tree: Any) -> Any:
     """One change in one place of the tree."""
     places: list[tuple[Any, Any]] = []
@@ -347,16 +353,16 @@ def _changed(random: Random, tree: Any) -> Any:
             places.append((node, key))
             waiting.append(node[key])
     if not places:
-        return random.choice(VALUES)
+        return _value(random)
     node, key = random.choice(places)
     match random.randrange(10):
         case 0:
             del node[key]
         case 1:
-            node[key] = random.choice(VALUES)
+            node[key] = _value(random)
         case 2:
             other, there = random.choice(places)
-            node[key] = json.loads(json.dumps(other[there]))
+            node[key] = deepcopy(other[there])
         case 3:
             node[key] = [node[key]]
         case 4:
@@ -366,9 +372,9 @@ def _changed(random: Random, tree: Any) -> Any:
             node.clear()
             node.update(entries)
         case 6 if isinstance(node, dict):
-            node[random.choice(KEYS)] = random.choice(VALUES)
+            node[random.choice(KEYS)] = _value(random)
         case 7 if isinstance(node, list):
-            node.insert(random.randrange(len(node) + 1), {random.choice(VERBS): random.choice(VALUES)})
+            node.insert(random.randrange(len(node) + 1), {random.choice(VERBS): _value(random)})
         case 8 if isinstance(node, dict):
             entries = list(node.items())
             random.shuffle(entries)
