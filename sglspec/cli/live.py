@@ -58,8 +58,8 @@ class StatusLine:
 
 @dataclass(slots=True)
 class _Fork:
-    """A fork at its place in a line. `branches` are those that have started, by their index; `shown` counts those
-    that have their box."""
+    """A fork, or a call, at its place in a line. `branches` are those that have started, by their index; `shown` counts
+    those that have their box."""
 
     width: int
     shown: int = 0
@@ -73,7 +73,7 @@ class _Fork:
 
 @dataclass(slots=True)
 class _Line:
-    """A branch, or the main line: what it has done and what has not been shown of it."""
+    """A branch, a called program or the main line: what it has done and what has not been shown of it."""
 
     title: str = ""
     waiting: deque[Event | _Fork] = field(default_factory=deque["Event | _Fork"])
@@ -139,10 +139,17 @@ class Live:
                     fork = self._forks[of]
                     line = _Line(_title(int(index), fork.width, event))
                     fork.branches[int(index)] = self._lines[event.branch] = line
-            case "branch.finished":
+            case "call.started":
                 if line is not None:
+                    called = _Line(f"call {event.data['program']}")
+                    fork = self._forks[event.data["path"]] = _Fork(1, branches={0: called})
+                    self._lines[event.data["path"]] = called
+                    line.waiting.append(fork)
+            case "branch.finished" | "call.finished":
+                ended = self._lines.get(event.data.get("path", event.branch))
+                if ended is not None:
                     error = event.data.get("error")
-                    line.done, line.remark = True, f"failed: {error['message']}" if error else ""
+                    ended.done, ended.remark = True, f"failed: {error['message']}" if error else ""
             case _:
                 if line is not None:
                     line.waiting.append(event)

@@ -82,7 +82,8 @@ class Calling:
             await self.close()
         face = error.diagnostics[0].as_dict() if error is not None else None
         name = reply_keys(self.step)[0]
-        self.frame.emit("call.finished", self.step.verb_node, program=self.step.call, name=name, error=face)
+        about = {"program": self.step.call, "name": name, "path": self.path}
+        self.frame.emit("call.finished", self.step.verb_node, **about, error=face)
         for name in values:
             held = self.frame.scope.held(name)
             bound = held.value if isinstance(held, Bound) else values[name].value

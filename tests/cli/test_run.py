@@ -365,3 +365,12 @@ def test_thinking_is_shown_in_events_only(cli, write):
     assert [event["text"] for event in thinking] == ["so many"]
     result = json.loads(run_text(cli, write, text, "--json", replies=replies).out)
     assert result["meta"]["a"]["reasoning"] == "so many"
+
+
+def test_called_programs_are_boxes(cli, write):
+    write("part.yaml", "sglspec: v1\nsteps: [{user: Inside.}, {gen: x}]\n")
+    write("main.yaml", "sglspec: v1\nuse: {part: ./part.yaml}\nsteps: [before, {call: part}, ' after', {call: part}]\n")
+    write("replies.yml", "part.x: [one, two]\n")
+    done = cli("run", "main.yaml", "--backend", "scripted:replies.yml", "--stream", "text")
+    boxes = [f"┌ call part\n│ user\n│ Inside.\n│\n│ assistant\n│ {text}\n└\n" for text in ("one", "two")]
+    assert done.out == f"before\n\n{boxes[0]}\n after\n\n{boxes[1]}", done.out
