@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sglspec.api import Model, Program, Stream, SyncStream, arun, batch, check, load, run, stream
+    from sglspec.api import Model, Piece, Program, Stream, SyncStream, arun, batch, check, load, run, stream
     from sglspec.batches import Measured, Metrics, RowResult
     from sglspec.diagnostics import Diagnostic, SpecError
     from sglspec.runtime.events import Event
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sglspec.api": (
-        "Model", "Program", "Stream", "SyncStream", "arun", "batch", "check", "load", "run", "stream",
+        "Model", "Piece", "Program", "Stream", "SyncStream", "arun", "batch", "check", "load", "run", "stream",
     ),
     "sglspec.batches": ("Measured", "Metrics", "RowResult"),
     "sglspec.diagnostics": ("Diagnostic", "SpecError"),
@@ -24,8 +24,8 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
-    "Diagnostic", "Event", "Measured", "Metrics", "Model", "Program", "Result", "RowResult", "SpecError", "Stream",
-    "SyncStream", "__version__", "arun", "batch", "check", "load", "run", "stream",
+    "Diagnostic", "Event", "Measured", "Metrics", "Model", "Piece", "Program", "Result", "RowResult", "SpecError",
+    "Stream", "SyncStream", "__version__", "arun", "batch", "check", "load", "run", "stream",
 ]  # fmt: skip
 
 

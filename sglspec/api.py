@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypedDict, TypeVar, Unpack, cast
@@ -14,6 +15,7 @@ from sglspec.analysis import Program as CheckedProgram
 from sglspec.analysis import load_program
 from sglspec.analysis.inputs import bind_some
 from sglspec.backends import Backend, open_backend
+from sglspec.backends.base import Token
 from sglspec.backends.scripted import ScriptedBackend
 from sglspec.batches import (
     CONCURRENCY,
@@ -145,6 +147,15 @@ class LoadAndBatchSettings(BatchSettings, LoadSettings, total=False):
     """The options of `batch`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of a stream, and the tokens of what was generated of it, each with its log-probability. Tokens that end a
+    text without adding to it are in the result's `meta` only."""
+
+    text: str
+    tokens: tuple[Token, ...] = ()
+
+
 class Stream:
     """A run in progress. Any number of readers; one that comes late first gets what it missed."""
 
@@ -161,11 +172,16 @@ class Stream:
 
     async def text(self, var: str | None = None, branch: str | None = None) -> AsyncIterator[str]:
         """The text of a variable as it is generated; without `var` all of the main line's text, or of a branch's."""
+        async for piece in self.pieces(var, branch):
+            yield piece.text
+
+    async def pieces(self, var: str | None = None, branch: str | None = None) -> AsyncIterator[Piece]:
+        """As `text`, with the tokens of what was generated."""
         chosen = _Filter(self._program, var, branch if branch is not None or var is not None else "")
         async for events in self._run.log.batches():
-            taken = (event for event in events if chosen.takes(event) and event.type in _TEXTS)
-            if piece := "".join(event.data["text"] for event in taken):
-                yield piece
+            taken = [event for event in events if chosen.takes(event) and event.type in _TEXTS]
+            if text := "".join(event.data["text"] for event in taken):
+                yield Piece(text, tuple(token for event in taken for token in event.tokens))
 
     async def result(self) -> Result:
         """The result, when the run has ended."""
@@ -224,6 +240,10 @@ class SyncStream:
     def text(self, var: str | None = None, branch: str | None = None) -> Iterator[str]:
         """As `Stream.text`."""
         return self._portal.iterate(self._stream.text(var, branch))
+
+    def pieces(self, var: str | None = None, branch: str | None = None) -> Iterator[Piece]:
+        """As `Stream.pieces`."""
+        return self._portal.iterate(self._stream.pieces(var, branch))
 
     def result(self) -> Result:
         """As `Stream.result`."""

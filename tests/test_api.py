@@ -130,6 +130,40 @@ async def test_readers_of_a_stream():
         assert types == ["delta"] * 3 + ["generated", "bound"]
 
 
+async def test_pieces_have_the_tokens_of_what_was_missed():
+    backend = FakeBackend({"first": "one", "b": "two"})
+    gate = backend.close_gate("b")
+    async with sglspec.load(TWO).astream({"topic": "x"}, on=backend) as stream:
+        await backend.until("start b")
+        pieces = stream.pieces()
+        first = await anext(pieces)
+        gate.set()
+        later = [piece async for piece in pieces]
+        assert first.text == "On x: one and "
+        assert [(token.text, token.logprob) for token in first.tokens] == [("o", 0.0), ("n", 0.0), ("e", 0.0)]
+        assert [(piece.text, [token.text for token in piece.tokens]) for piece in later] == [(c, [c]) for c in "two"]
+        (piece,) = [piece async for piece in stream.pieces("b")]
+        assert (piece.text, len(piece.tokens)) == ("two", 3)
+        deltas = [event async for event in stream.events("b") if event.type == "delta"]
+        assert all("tokens" not in event.as_dict() for event in deltas)
+
+
+async def test_tokens_of_a_model(tiny_llama: Path):
+    """A late reader gets the same tokens as the result, but for one that only ended the text."""
+    backend = await open_local(tiny_llama, debug=True)
+    try:
+        text = "sglspec: v1\nsteps:\n  - Words\n  - gen: a\n    max_tokens: 12\n    temperature: 1\n"
+        async with sglspec.load(text).astream(on=backend, seed=3) as stream:
+            result = await stream.result()
+            (piece,) = [piece async for piece in stream.pieces("a")]
+        expected = [(token["text"], token["logprob"]) for token in result.meta["a"]["tokens"]]
+        found = [(token.text, token.logprob) for token in piece.tokens]
+        assert len(found) > 3 and found == expected[: len(found)] and "".join(t for t, _ in found) == piece.text
+        assert all(text == "" for text, _ in expected[len(found) :])
+    finally:
+        await backend.close()
+
+
 async def test_one_branch_of_a_stream():
     backend = FakeBackend({"x": "yes", "y": "no"})
     async with sglspec.load(FORK).astream(on=backend) as stream:

@@ -18,7 +18,7 @@ from sglspec.diagnostics import SpecError
 from sglspec.document.model import Gen
 from sglspec.runtime.fork import first_error
 from sglspec.runtime.frame import Frame
-from sglspec.runtime.requests import Generated, GenPlan, generate, show, value_of
+from sglspec.runtime.requests import Generated, GenPlan, Showing, generate, value_of
 from sglspec.runtime.scope import Bound
 
 
@@ -98,7 +98,8 @@ async def _go_on(frame: Frame, step: Gen, kept: Candidate) -> None:
     except EngineError as problem:
         raise frame.engine_error(problem, step.verb_node) from None
     finish = kept.generated.finish
-    show(frame, step, Delta(finish.text, thinking=finish.reasoning or ""))
+    shown = Delta(finish.text, kept.generated.tokens, thinking=finish.reasoning or "")
+    Showing(frame, step).show(shown)
 
 
 @asynccontextmanager

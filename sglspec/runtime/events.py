@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sglspec.backends.base import Token
+
 TERMINAL = ("run.succeeded", "run.failed", "run.cancelled")
 
 
@@ -18,7 +20,8 @@ class Event:
     join.finished, context.joined, and the terminal types. `branch` is the branch path ("" is the main line, "3.1" the
     second branch of the fork that is the run's third, "call.2" a called program). `step` is the JSON pointer of the
     step, in the document `file` if that is not the run's own; `call` the aliases by which its program was called. A
-    `text` event with `joined` repeats what branches wrote, now as part of their parent."""
+    `text` event with `joined` repeats what branches wrote, now as part of their parent. `tokens` are those of a
+    `delta`, which its JSON face leaves out."""
 
     seq: int
     type: str
@@ -26,6 +29,7 @@ class Event:
     branch: str = ""
     step: str = ""
     data: dict[str, Any] = field(default_factory=dict[str, Any])
+    tokens: tuple[Token, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {"seq": self.seq, "type": self.type, "time": round(self.time, 4), "branch": self.branch}
@@ -52,11 +56,12 @@ class EventLog:
     def closed(self) -> bool:
         return bool(self.events) and self.events[-1].type in TERMINAL
 
-    def add(self, type: str, branch: str = "", step: str = "", **data: Any) -> None:
+    def add(self, type: str, branch: str = "", step: str = "", tokens: tuple[Token, ...] = (), **data: Any) -> None:
         """Append an event. After the terminal event nothing is added: late news of cancelled branches are dropped."""
         if self.closed:
             return
-        self.events.append(Event(len(self.events), type, time.monotonic() - self._started, branch, step, data))
+        now = time.monotonic() - self._started
+        self.events.append(Event(len(self.events), type, now, branch, step, data, tokens))
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 import sglspec.expressions as ev
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program, Rendered
-from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, TraceToken, Usage
+from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, Token, TraceToken, Usage
 from sglspec.diagnostics import Diagnostic, Related, SpecError
 from sglspec.document.fields import Expr, Items, Param, Text
 from sglspec.document.model import Sampling
@@ -140,13 +140,13 @@ class Frame:
         """A blank diagnostic that carries a place, for limits."""
         return self.program.document.diagnostic("S705", "", node)
 
-    def emit(self, type: str, node: Node | None = None, **data: Any) -> None:
+    def emit(self, type: str, node: Node | None = None, tokens: tuple[Token, ...] = (), **data: Any) -> None:
         step = self.program.document.pointer(node) if node is not None else ""
         if self.unit.file and step:
             data["file"] = self.unit.file
         if self.unit.label:
             data["call"] = self.unit.label
-        self.shared.log.add(type, self.path, step, **data)
+        self.shared.log.add(type, self.path, step, tokens, **data)
 
     # -- evaluation ----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from sglspec.document.nodes import Node
 from sglspec.runtime.candidates import run_candidates
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.limits import LimitReached
-from sglspec.runtime.requests import GenPlan, generate, label_of, plan_gen, show, value_of
+from sglspec.runtime.requests import GenPlan, Showing, generate, label_of, plan_gen, value_of
 from sglspec.runtime.scope import Bound
 
 
@@ -67,7 +67,7 @@ async def _single(frame: Frame, step: Gen, plan: GenPlan) -> Bound:
     """One text, shown while it comes."""
     mark = frame.transcript.mark()
     try:
-        generated = await generate(frame, frame.session, step, plan.request, lambda delta: show(frame, step, delta))
+        generated = await generate(frame, frame.session, step, plan.request, Showing(frame, step).show)
     except (asyncio.CancelledError, LimitReached):
         _keep_partial(frame, step, frame.transcript.since(mark), plan.constraint)
         raise
@@ -99,7 +99,7 @@ async def run_select(frame: Frame, step: Select) -> None:
         {"choice": choice, "score": score, "probability": probability}
         for choice, score, probability in zip(choices, scores.scores, scores.probabilities, strict=True)
     ]
-    meta = {"index": scores.index, "scores": rows}
+    meta: dict[str, Any] = {"index": scores.index, "scores": rows}
     frame.emit("selected", step.verb_node, name=label_of(step), text=chosen, **meta)
     if step.select is not None:
         bound = Bound(choices[scores.index], "generated", meta)

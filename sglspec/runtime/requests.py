@@ -109,13 +109,24 @@ async def generate(
     return Generated(finish, tuple(tokens))
 
 
-def show(frame: Frame, step: Gen, delta: Delta) -> None:
-    """Pass on what was generated. Thinking is no part of the text."""
-    if delta.thinking:
-        frame.emit("thinking", step.verb_node, text=delta.thinking, name=label_of(step))
-    if delta.text:
-        frame.transcript.append(delta.text)
-        frame.emit("delta", step.verb_node, text=delta.text, name=label_of(step))
+class Showing:
+    """Passes on what a generation gives. Thinking is no part of the text. Tokens that add no text yet (half a
+    character, what may be a stop) go with the next that do."""
+
+    def __init__(self, frame: Frame, step: Gen) -> None:
+        self._frame = frame
+        self._step = step
+        self._waiting: tuple[Token, ...] = ()
+
+    def show(self, delta: Delta) -> None:
+        frame, step = self._frame, self._step
+        self._waiting += tuple(token for token in delta.tokens if not token.thinking)
+        if delta.thinking:
+            frame.emit("thinking", step.verb_node, text=delta.thinking, name=label_of(step))
+        if delta.text:
+            frame.transcript.append(delta.text)
+            frame.emit("delta", step.verb_node, self._waiting, text=delta.text, name=label_of(step))
+            self._waiting = ()
 
 
 def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | None) -> Any:
