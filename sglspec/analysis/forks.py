@@ -9,7 +9,7 @@ from sglspec.analysis.scopes import Jumps, State, join
 from sglspec.analysis.sites import Site, every_step, sites
 from sglspec.analysis.types import ANY, Type, array
 from sglspec.document.fields import Param, Target
-from sglspec.document.model import Fork, Gen, Sampling
+from sglspec.document.model import Call, Fork, Gen, Include, Sampling
 
 if TYPE_CHECKING:
     from sglspec.analysis.flow import Flow
@@ -94,7 +94,10 @@ def _identical(flow: Flow, step: Fork, used: set[str]) -> None:
     """Branches that see the same and never draw at random all do the same."""
     if isinstance(step.spec, Param) and step.spec.template is None and step.spec.value in (0, 1):
         return
-    gens = [inner for inner in every_step(step.do or []) if isinstance(inner, Gen)]
+    steps = list(every_step(step.do or []))
+    if any(isinstance(inner, Include | Call) for inner in steps):
+        return  # what runs there is not looked at from here
+    gens = [inner for inner in steps if isinstance(inner, Gen)]
     if any(_may_vary(gen, flow.document.spec.defaults) for gen in gens):
         return
     if "loop" in used or (isinstance(step.spec, Target) and step.spec.name in used):
