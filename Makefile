@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup model editor demo serve test unit bench checking conformance soak killed fuzz lint fmt schema clean
+.PHONY: help setup model editor demo serve test unit bench checking conformance soak streams killed fuzz lint fmt schema clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -67,6 +67,9 @@ killed: $(STAMP) ## a batch of 10,000 rows, killed ten times; other numbers with
 
 fuzz: $(STAMP) ## 100,000 mutated documents through all that reads documents; fewer with ARGS="--documents 1000"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
+
+streams: $(STAMP) ## 200 streams of one server for two minutes, and overload; others with ARGS="--streams 400"
+	@$(BIN)/python -m tests.soak.server $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import directions
 	$(BIN)/ruff check .

@@ -49,21 +49,34 @@ class EventLog:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self._forgotten = 0
+        self._closed = False
         self._started = time.monotonic()
         self._changed = asyncio.Event()
 
     @property
+    def count(self) -> int:
+        """How many events there were."""
+        return self._forgotten + len(self.events)
+
+    @property
     def closed(self) -> bool:
-        return bool(self.events) and self.events[-1].type in TERMINAL
+        return self._closed
 
     def add(self, type: str, branch: str = "", step: str = "", tokens: tuple[Token, ...] = (), **data: Any) -> None:
         """Append an event. After the terminal event nothing is added: late news of cancelled branches are dropped."""
         if self.closed:
             return
         now = time.monotonic() - self._started
-        self.events.append(Event(len(self.events), type, now, branch, step, data, tokens))
+        self.events.append(Event(self.count, type, now, branch, step, data, tokens))
+        self._closed = type in TERMINAL
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+    def forget(self, seq: int) -> None:
+        """Drop the events up to a number: for a log whose only reader is past them, so that a long run stays small."""
+        del self.events[: max(seq + 1 - self._forgotten, 0)]
+        self._forgotten = max(self._forgotten, seq + 1)
 
     async def follow(self, after: int = -1) -> AsyncIterator[Event]:
         """Events with `seq` above `after`, as they come."""
@@ -76,9 +89,9 @@ class EventLog:
         position = after + 1
         while True:
             changed = self._changed
-            while position < len(self.events):
-                events = self.events[position:]
-                position = len(self.events)
+            while position < self.count:
+                events = self.events[max(position - self._forgotten, 0) :]
+                position = self.count
                 yield events
                 if events[-1].type in TERMINAL:
                     return

@@ -76,7 +76,7 @@ class Run:
         """Ask the run to stop. It ends with status "cancelled" and what it has so far."""
         if self._task is None:
             return
-        if self.log.events:
+        if self.log.count:
             self._task.cancel()
         else:
             # A task that is cancelled before its first step never runs, and would leave no terminal event.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,6 +44,11 @@ class Guard:
             await problem.response()(scope, receive, send)
         except ClientDisconnect:
             log.info("a client left before its request was whole: %s %s", scope["method"], scope["path"])
+        except SQLAlchemyError:
+            log.exception("the store failed: %s %s", scope["method"], scope["path"])
+            if started:
+                raise
+            await Problem(503, "storage-unavailable", headers={"Retry-After": "1"}).response()(scope, receive, send)
         except Exception:
             log.exception("a request broke: %s %s", scope["method"], scope["path"])
             if started:

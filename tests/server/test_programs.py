@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 
 YAML = {"Content-Type": "application/yaml"}
 JSON = {"Content-Type": "application/json"}
@@ -168,3 +169,12 @@ async def test_inputs_of_a_stored_program(make_app, client_of) -> None:
     assert (wrong.status_code, wrong.json()["errors"][0]["code"]) == (422, "S401")
     assert query.json()["status"] == "failed" and query.json()["text"] == "Once Ada "  # no reply is left
     assert (spec.status_code, spec.json()["errors"][0]["code"]) == (400, "S201")
+
+
+async def test_a_store_that_fails_is_no_fault_of_the_client(make_app, client_of, database, caplog) -> None:
+    async with client_of(make_app(database=database)) as client:
+        await client.post("/v1/programs?name=p", content=(SAY % 1).encode(), headers=YAML)
+        await database.write(lambda connection: connection.execute(text("DROP TABLE aliases")))
+        answer = await client.get("/v1/programs/p/aliases")
+    assert (answer.status_code, answer.json()["code"]) == (503, "storage-unavailable")
+    assert answer.headers["retry-after"] == "1" and "aliases" not in answer.text and "aliases" in caplog.text

@@ -160,6 +160,7 @@ class LiveRun:
             for event in merged(events):
                 if event.type not in RUNTIME_TERMINAL:
                     self.feed.add(event.type, event.branch, event.step, event.data, begun + event.time)
+            run.log.forget(events[-1].seq)
             if not result.done():
                 await asyncio.wait({result}, timeout=FRAME_SECONDS)
 
