@@ -15,7 +15,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,20 @@ from sglspec_engine.config import physical_cores, prepare_process
 
 prepare_process()
 
-from benchmarks.peers import engine, llama_cpp, transformers_generate  # noqa: E402 (torch reads the environment)
+from benchmarks.peers import engine, guidance_llama, llama_cpp, openvino_genai, transformers_generate  # noqa: E402 (torch reads the environment)
 from benchmarks.peers.base import System  # noqa: E402
 from benchmarks.workloads import WORKLOADS  # noqa: E402
 from benchmarks.workloads.base import Answer, Case, Texts, Workload  # noqa: E402
 from sglspec.models import resolve  # noqa: E402
 
-PACKAGES = ("torch", "transformers", "llguidance", "llama-cpp-python")
+PACKAGES = ("torch", "transformers", "llguidance", "llama-cpp-python", "guidance", "openvino-genai")
+
+PEERS: dict[str, Callable[[Path, argparse.Namespace], list[System]]] = {
+    "transformers": lambda path, options: transformers_generate.load(path),
+    "llama.cpp": lambda path, options: llama_cpp.load(options.gguf, options.threads),
+    "guidance": lambda path, options: guidance_llama.load(options.gguf, options.threads),
+    "openvino": lambda path, options: openvino_genai.load(options.gguf, options.threads),
+}
 
 
 @dataclass(slots=True)
@@ -103,8 +110,9 @@ def _once(system: System, case: Case, timing: Timing) -> Answer | None:
 
 def _compare(answers: list[tuple[System, Answer]], timings: dict[str, Timing], result: Result) -> None:
     """Count equal streams. The reference is the first exact system that is not ours, else the first exact one."""
+    answers = [pair for pair in answers if any(pair[1].outputs)]
     exact = [pair for pair in answers if pair[0].exact]
-    foreign = [pair for pair in exact if not isinstance(pair[0], engine.Ours | engine.OneByOne)]
+    foreign = [pair for pair in exact if not isinstance(pair[0], engine.Ours | engine.OneByOne | engine.Unconstrained)]
     if not exact:
         return
     reference, expected = (foreign or exact)[0]
@@ -150,10 +158,9 @@ def _number(value: float | int) -> str:
 
 def _systems(path: Path, options: argparse.Namespace) -> list[System]:
     ours = [engine.Ours(path, weights=weights, threads=options.threads) for weights in options.weights.split(",")]
-    systems: list[System] = [*ours, engine.OneByOne(ours[0])]
-    if not options.no_peers:
-        systems += transformers_generate.load(path)
-        systems += llama_cpp.load(options.gguf, options.threads)
+    systems: list[System] = [*ours, engine.OneByOne(ours[0]), engine.Unconstrained(ours[0])]
+    for name in () if options.no_peers else options.peers.split(","):
+        systems += PEERS[name](path, options)
     return systems
 
 
@@ -177,8 +184,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small variants of the workloads")
     parser.add_argument("--weights", default="auto,fp32", help="our engines, by their `weights` (%(default)s)")
     parser.add_argument("--threads", type=int, help="threads of every system, default the physical cores")
+    parser.add_argument(
+        "--peers", default=",".join(PEERS), help="some of: %(default)s; those not installed are left out"
+    )
     parser.add_argument("--no-peers", action="store_true", help="our engines only")
-    parser.add_argument("--gguf", type=Path, help="model file for llama.cpp")
+    parser.add_argument("--gguf", type=Path, help="model file for llama.cpp, guidance and OpenVINO")
     parser.add_argument(
         "--budget", type=float, default=60, help="seconds a system may take for a workload (%(default)s)"
     )
@@ -187,6 +197,8 @@ def _options() -> argparse.Namespace:
     unknown = set(options.workloads.split(",")) - set(WORKLOADS)
     if unknown:
         parser.error(f"no such workload: {', '.join(sorted(unknown))}")
+    if strangers := set(options.peers.split(",")) - set(PEERS):
+        parser.error(f"no such peer: {', '.join(sorted(strangers))}")
     return options
 
 

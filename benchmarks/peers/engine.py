@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.peers.base import System
 from benchmarks.workloads.base import Answer, Case
+from benchmarks.workloads.json_schema import Json
 from benchmarks.workloads.select import Choosing
 from sglspec_engine.engine import Engine
 
@@ -22,6 +23,7 @@ class Ours(System):
         self.name = f"sglspec, {shown}" if shown else "sglspec"
         self.exact = settings.get("weights") == "fp32"
         self._runner = asyncio.Runner()
+        self._lengths: list[int] = []
 
     def run(self, case: Case) -> Answer:
         """See `System.run`. Facts: tokens computed, and the share of the time that was not spent in the model."""
@@ -29,12 +31,17 @@ class Ours(System):
         answer = self._runner.run(case.ours(self.engine))
         seconds, after = time.perf_counter() - began, self.engine.metrics
         inside = after.seconds - before.seconds
+        self._lengths = [len(ids) for ids in answer.outputs]
         facts = {"computed": after.embedded_tokens - before.embedded_tokens, "overhead": 1 - inside / seconds}
         return Answer(answer.outputs, {**facts, **answer.facts})
 
     def one_by_one(self, case: Choosing) -> Answer:
         """Answer a case choice by choice."""
         return self._runner.run(case.one_by_one(self.engine))
+
+    def unconstrained(self, case: Json) -> Answer:
+        """As many tokens as this case took last, without its constraint."""
+        return self._runner.run(case.unconstrained(self.engine, self._lengths))
 
     def close(self) -> None:
         """End the engine."""
@@ -53,3 +60,15 @@ class OneByOne(System):
     def run(self, case: Case) -> Answer | None:
         """See `System.run`."""
         return self._ours.one_by_one(case) if isinstance(case, Choosing) and len(case.contexts) == 1 else None
+
+
+class Unconstrained(System):
+    """The same engine, generating as many tokens as it took for JSON by schema, without a schema."""
+
+    def __init__(self, ours: Ours) -> None:
+        self._ours = ours
+        self.name = f"{ours.name}, no constraint"
+
+    def run(self, case: Case) -> Answer | None:
+        """See `System.run`."""
+        return self._ours.unconstrained(case) if isinstance(case, Json) else None

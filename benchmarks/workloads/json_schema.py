@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +38,16 @@ class Json(Case):
     async def ours(self, engine: Engine) -> Answer:
         """All objects at once; says how many are valid and how many of their tokens were forced."""
         done = await asyncio.gather(*(self._one(engine, text) for text in self.texts))
-        valid = sum(_valid(finish.text) for finish, _ in done)
+        right = sum(valid(finish.text) for finish, _ in done)
         generated = sum(finish.usage.generated_tokens for finish, _ in done)
         forced = sum(finish.usage.forced_tokens for finish, _ in done)
-        return Answer(tuple(ids for _, ids in done), {"valid": valid, "generated": generated, "forced": forced})
+        return Answer(tuple(ids for _, ids in done), {"valid": right, "generated": generated, "forced": forced})
+
+    async def unconstrained(self, engine: Engine, lengths: Sequence[int]) -> Answer:
+        """As many tokens without a constraint, after other texts of the same length."""
+        pairs = zip(self.texts, lengths, strict=True)
+        found = await asyncio.gather(*(_free(engine, f"Again {text}", count) for text, count in pairs))
+        return Answer(tuple(() for _ in found), {"generated": sum(found)})
 
     async def _one(self, engine: Engine, text: str) -> tuple[Finish, Ids]:
         session = engine.open()
@@ -57,6 +64,18 @@ class Json(Case):
         raise AssertionError("a generation without an end")
 
 
+async def _free(engine: Engine, text: str, count: int) -> int:
+    session = engine.open()
+    found = 0
+    try:
+        await session.extend([TextSegment(text)])
+        async for delta in session.generate(GenRequest(max_tokens=count, ignore_eos=True)):
+            found += len(delta.tokens)
+    finally:
+        await session.close()
+    return found
+
+
 class JsonSchema(Workload):
     """What a constraint costs, and what forced tokens save."""
 
@@ -70,7 +89,8 @@ class JsonSchema(Workload):
         return Json(tuple(f"{variant}. {texts.exactly(24, f'{i}.')} {what}" for i in range(count)), 96)
 
 
-def _valid(text: str) -> bool:
+def valid(text: str) -> bool:
+    """Whether a text is JSON under the schema."""
     try:
         jsonschema.validate(json.loads(text), SCHEMA)
     except (ValueError, jsonschema.ValidationError):

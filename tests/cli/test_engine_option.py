@@ -144,3 +144,39 @@ def test_switches_reach_the_engine_and_change_no_outputs(cli, write, tiny_llama)
     assert other["outputs"] == default["outputs"]
     assert default["usage"]["forced_tokens"] > 5
     assert default["usage"]["generated_tokens"] == other["usage"]["generated_tokens"]
+
+
+WIDE = """\
+sglspec: v1
+outputs: [x]
+steps:
+  - "Once upon a time"
+  - fork: 64
+    do:
+      - " branch {{ loop.index }} says:"
+      - gen: x
+        max_tokens: TOKENS
+        ignore_eos: true
+"""
+TOKEN = 2 * 2 * 2 * 16 * 4
+"""Bytes of a token's keys and values in the tiny model: layers × both × heads × width × float32."""
+
+
+@pytest.mark.parametrize(
+    ("slots", "tokens", "code", "status"),
+    [(60, 8, 0, "succeeded"), (60, 90, 4, "failed"), (3, 8, 4, "failed"), (1, 8, 4, "failed")],
+)
+def test_a_wide_fork_in_little_memory_ends_in_order(cli, write, tiny_llama, slots, tokens, code, status):
+    """64 branches where all fit one after the other, where none can end, and where not even the text before them has
+    room: outputs or a diagnostic with its place, never a traceback."""
+    write("wide.yaml", WIDE.replace("TOKENS", str(tokens)))
+    engine = f"max_kv_bytes={slots * TOKEN}"
+    done = cli("run", "wide.yaml", "--json", "--seed", "1", "--model", str(tiny_llama), "--engine", engine)
+    result = json.loads(done.out)
+    assert (done.code, result["status"]) == (code, status), done.err
+    assert "Traceback" not in done.err
+    if status == "succeeded":
+        assert len(result["outputs"]["x"]) == 64
+    else:
+        assert result["error"]["code"] == "S712"
+        assert result["error"]["range"]["start"]["line"] in (5, 8)

@@ -223,6 +223,31 @@ async def test_hostile_grammars_concern_nobody_else(tiny_llama: Path) -> None:
         await engine.check()
 
 
+async def test_texts_go_on_while_a_grammar_is_compiled(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: it has threads of its own, and as many texts as there are get their tokens meanwhile."""
+    gate = threading.Event()
+    compiled = constrain.Grammars._compile
+
+    def slow(self: constrain.Grammars, grammar: str) -> constrain.GrammarConstraint:
+        assert gate.wait(60)
+        return compiled(self, grammar)
+
+    monkeypatch.setattr(constrain.Grammars, "_compile", slow)
+    async with running(tiny_llama) as engine:
+        waiting = [engine.open() for _ in range(4)]
+        for session in waiting:
+            await session.extend([TextSegment("Q")])
+        grammars = [f"start: /[a-z]{{{i + 3}}}/" for i in range(4)]  # more than there are threads for
+        asked = [asyncio.create_task(collect(s, grammar=g)) for s, g in zip(waiting, grammars, strict=True)]
+        beside = engine.open()
+        await beside.extend([TextSegment("Once")])
+        _, tokens = await collect(beside, max_tokens=60, ignore_eos=True)
+        assert len(tokens) == 60
+        assert not any(task.done() for task in asked)
+        gate.set()
+        assert [len(finish.text) for finish, _ in await asyncio.gather(*asked)] == [3, 4, 5, 6]
+
+
 async def test_a_grammar_that_slows_the_loop_down_is_stopped(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tiny_llama) as engine:
         session = engine.open()
