@@ -69,6 +69,28 @@ def test_interleaved_streams_are_gathered_whole() -> None:
     assert torch.allclose(CpuAttention().run(0, query, new, new, plan, AttentionOptions(0.3)), expected, atol=1e-5)
 
 
+def test_rows_of_a_few_tokens_are_gathered_with_those_of_one() -> None:
+    """Forced tokens come in rows of different length; one call reads what all of them alone see."""
+    rng = random.Random(0)
+    torch.manual_seed(0)
+    pool = Pool(layout(DIM), 1 << 20)
+    leases = [Lease(pool) for _ in range(5)]
+    counts = (1, 3, 8, 2, 9)
+    for i, lease in enumerate(leases):
+        grow(lease, 20 + 7 * i, rng)
+        lease.reserve(counts[i])
+    starts = [sum(counts[:i]) for i in range(5)]
+    rows = [AttentionRow(lease, at, n) for lease, at, n in zip(leases, starts, counts, strict=True)]
+    found = cascade(AttentionPlan(tuple(rows)), torch.device("cpu"))
+    assert found.gathered is not None and found.gathered.at.shape == (4, 8)
+    assert len(found.segments) == 2, "what was there of the longest row, and its own tokens"
+    query, new = torch.randn(HEADS, 23, DIM), torch.randn(KV_HEADS, 23, DIM)
+    for options in (AttentionOptions(0.3), AttentionOptions(0.3, window=9), AttentionOptions(0.3, softcap=5.0)):
+        plan = AttentionPlan(tuple(rows))
+        expected = ReferenceAttention().run(0, query, new, new, plan, options)
+        assert torch.allclose(CpuAttention().run(0, query, new, new, plan, options), expected, atol=1e-5)
+
+
 def test_a_stream_of_its_own_is_one_segment() -> None:
     rng = random.Random(0)
     lease = Lease(Pool(layout(DIM), 1 << 20))

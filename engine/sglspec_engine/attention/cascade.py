@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ _SHORT = 128
 """Slots up to which a run that one query alone reads is gathered with others like it: a call costs more than a copy."""
 _FEW = 3
 """Runs from which gathering pays."""
+_BRIEF = 8
+"""Tokens up to which a row is gathered with others: forced tokens of many texts are rows of some tokens each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +54,11 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """What single queries alone read, in short runs: slots [n, longest] and the positions of what they hold
-    [n, longest] (beyond a query's own end they repeat its last slot, with positions after the reader's), the readers
-    and their positions [n]. padding: 0 for what a query sees and minus infinity beyond its end, float32 [n, longest];
-    None where all are of one length."""
+    """What n rows alone read, in short runs: slots [n, longest] and the positions of what they hold [n, longest]
+    (beyond a row's own end they repeat its last slot, with positions after all its queries), the queries (q in all),
+    and the positions of each row's queries [n, most]; where a row has fewer, its last one stands again. padding: 0 for
+    what a query sees and minus infinity beyond, float32 [n, most, longest]; None where all see all. spread [n * most]:
+    which query stands at each of those places; back [q]: the place of each query; None where rows have one each."""
 
     slots: Tensor
     positions: Tensor
@@ -62,6 +66,8 @@ class Gathered:
     queries: slice | Tensor
     at: Tensor
     part: int
+    spread: Tensor | None = None
+    back: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +99,7 @@ def cascade(plan: AttentionPlan, device: torch.device) -> Cascade:
     _add_led(runs, plan.rows)
     for index, row in enumerate(plan.rows):
         _add_tail(runs, index, row)
-    lone = [len(run.rows) == 1 and run.length <= _SHORT and _single(plan.rows[run.rows[0]]) for run in runs]
+    lone = [len(run.rows) == 1 and run.length <= _SHORT and _brief(plan.rows[run.rows[0]]) for run in runs]
     gathering = sum(lone) >= _FEW
     parts = [0] * len(plan.rows)
     segments: list[Segment] = []
@@ -168,6 +174,11 @@ def _single(row: AttentionRow) -> bool:
     return row.count == 1 and row.tree is None
 
 
+def _brief(row: AttentionRow) -> bool:
+    """Whether the row is a few tokens that follow its lease, one after the other."""
+    return row.count <= _BRIEF and row.tree is None
+
+
 def _mask(run: _Run, rows: Sequence[AttentionRow], device: torch.device) -> Mask | None:
     """What the readers of a run see of it, where that is not all of it: tokens of a tree branch off within it, or
     before it, or are the run."""
@@ -207,19 +218,28 @@ def _gathered(
     runs: Mapping[int, Sequence[_Run]], rows: Sequence[AttentionRow], part: int, device: torch.device
 ) -> Gathered:
     longest = max(sum(run.length for run in own) for own in runs.values())
+    readers = [rows[index] for index in runs]
+    most = max(row.count for row in readers)
     slots: list[list[int]] = []
     positions: list[list[int]] = []
-    for index, own in runs.items():
+    for row, own in zip(readers, runs.values(), strict=True):
         where = [slot for run in own for slot in range(run.first, run.first + run.length)]
         what = [position for run in own for position in range(run.position, run.position + run.length)]
         missing = longest - len(where)
         slots.append(where + [where[-1]] * missing)
-        positions.append(what + [rows[index].length + 1] * missing)
-    queries, at = _queries([rows[index] for index in runs], device)
-    places = torch.tensor(positions, device=device)
-    beyond = places > at[:, None]
-    padding = torch.zeros(beyond.shape, device=device).masked_fill(beyond, float("-inf")) if beyond.any() else None
-    return Gathered(torch.tensor(slots, device=device), places, padding, queries, at, part)
+        positions.append(what + [row.length + row.count] * missing)
+    at = torch.tensor([[row.length + min(k, row.count - 1) for k in range(most)] for row in readers])
+    places = torch.tensor(positions)
+    beyond = places[:, None, :] > at[:, :, None]
+    padding = torch.zeros(beyond.shape).masked_fill(beyond, float("-inf")).to(device) if beyond.any() else None
+    queries, _ = _queries(readers, device)
+    table = torch.tensor(slots, device=device), places.to(device), padding, queries, at.to(device), part
+    if most == 1:
+        return Gathered(*table)
+    starts = list(accumulate((row.count for row in readers), initial=0))
+    spread = [start + min(k, row.count - 1) for start, row in zip(starts, readers, strict=False) for k in range(most)]
+    back = [place * most + k for place, row in enumerate(readers) for k in range(row.count)]
+    return Gathered(*table, torch.tensor(spread, device=device), torch.tensor(back, device=device))
 
 
 def _new_slots(rows: Sequence[AttentionRow], device: torch.device) -> Tensor:

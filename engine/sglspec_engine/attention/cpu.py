@@ -118,25 +118,37 @@ def _masked(query: Tensor, segment: Segment, what: Mask, layer: _Layer) -> _Pair
 
 
 def _gather(query: Tensor, gathered: Gathered, layer: _Layer) -> _Pair:
-    """query [heads, n, key_dim], each over slots of its own."""
+    """query [heads, q, key_dim], each over the slots of its row."""
     count, longest = gathered.slots.shape
+    most = gathered.at.shape[1]
     flat = gathered.slots.reshape(-1)
     heads = layer.keys.shape[0]
     keys = layer.keys.index_select(1, flat).view(heads, count, longest, -1)
     values = layer.values.index_select(1, flat).view(heads, count, longest, -1)
+    if gathered.spread is not None:
+        query = query.index_select(1, gathered.spread)
+    # [key heads, rows, query heads of each, queries of a row, key_dim]: heads that share keys are more queries of them
+    grouped = query.reshape(heads, layer.group, count, most, -1).transpose(1, 2)
     options = layer.options
     if options.window is None and options.softcap is None and _flash_applies(query, values):
-        rows = query.transpose(0, 1).reshape(count, heads, layer.group, -1)
-        mask = None if gathered.padding is None else gathered.padding.to(query.dtype)[:, None, None]
+        mask = None
+        if gathered.padding is not None:
+            mask = gathered.padding.to(query.dtype)[:, None].expand(-1, layer.group, -1, -1).flatten(1, 2)[:, None]
+        asked = grouped.transpose(0, 1).flatten(2, 3)
         out, lse = _FLASH(
-            rows, keys.transpose(0, 1), values.transpose(0, 1), 0.0, False, attn_mask=mask, scale=options.scaling
+            asked, keys.transpose(0, 1), values.transpose(0, 1), 0.0, False, attn_mask=mask, scale=options.scaling
         )
-        return out.flatten(1, 2).transpose(0, 1), lse.flatten(1, 2).transpose(0, 1)
-    grouped = query.reshape(heads, layer.group, count, -1).transpose(1, 2)
-    seen = _visible(gathered.positions, gathered.at[:, None], options.window)
-    scores = _scores(grouped, keys, options).masked_fill(~seen[None, :, None, :], float("-inf"))
-    out, lse = _softmax(scores, values)
-    return out.transpose(1, 2).reshape(heads * layer.group, count, -1), lse.transpose(1, 2).reshape(-1, count)
+        out, lse = out.transpose(0, 1), lse.transpose(0, 1)
+    else:
+        seen = _visible(gathered.positions[:, None], gathered.at[:, :, None], options.window)
+        seen = seen[:, None].expand(-1, layer.group, -1, -1).flatten(1, 2)
+        scores = _scores(grouped.flatten(2, 3), keys, options).masked_fill(~seen[None], float("-inf"))
+        out, lse = _softmax(scores, values)
+    out = out.reshape(heads, count, layer.group, most, -1).transpose(1, 2).reshape(query.shape[0], count * most, -1)
+    lse = lse.reshape(heads, count, layer.group, most).transpose(1, 2).reshape(query.shape[0], count * most)
+    if gathered.back is not None:
+        out, lse = out.index_select(1, gathered.back), lse.index_select(1, gathered.back)
+    return out, lse
 
 
 def _flash_applies(query: Tensor, values: Tensor) -> bool:
