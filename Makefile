@@ -56,8 +56,9 @@ bench: setup model ## time the engine beside other systems, in ratios; some with
 checking: $(STAMP) ## time `sglspec check` of a thousand lines beyond its start
 	@$(BIN)/python -m benchmarks.check $(ARGS)
 
-conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA); some with ARGS="--every 10"
+conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA), clients of SGLang and OpenAI
 	@$(BIN)/python -m benchmarks.constraints --model $(MODEL) $(ARGS)
+	@SGLSPEC_COMPAT_MODEL=$(MODEL) $(BIN)/python -m pytest -q tests/server/compat
 
 soak: $(STAMP) ## random programs with random cancels, watched for what they leave; longer with ARGS="--seconds 600"
 	@$(BIN)/python -m tests.soak.run $(ARGS)

@@ -64,6 +64,13 @@ def serve(
     ] = None,
     max_runs: Annotated[str, typer.Option(metavar="NUMBER", help="Runs at a time.")] = "32",
     max_waiting: Annotated[str, typer.Option(metavar="NUMBER", help="Runs that may wait for their turn.")] = "64",
+    control_tokens: Annotated[
+        bool,
+        typer.Option(
+            "--control-tokens",
+            help="Raw prompts for /generate and /v1/completions may spell control tokens; without it they are data.",
+        ),
+    ] = False,
 ) -> None:
     """Answer HTTP requests that run programs: stored ones by name, and documents that a request brings."""
     place = store or os.environ.get("SGLSPEC_STORE") or None
@@ -84,6 +91,7 @@ def serve(
             listen(
                 host=host, port=number, model=model, backend=backend, engine=settings, tools=offered, store=place,
                 programs=files, max_runs=runs, max_waiting=waiting, keys_file=keys_file, allow_hosts=names,
+                control_tokens=control_tokens,
             )  # fmt: skip
     except SpecError as error:
         texts = Texts()

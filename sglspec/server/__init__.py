@@ -52,6 +52,7 @@ def serve(
     max_waiting: int | None = None,
     keys_file: str | Path | None = None,
     allow_hosts: Sequence[str] = (),
+    control_tokens: bool = False,
 ) -> None:
     """Listen until the process is told to stop; the address goes to stderr. Port 0 takes a free one.
     model, backend, engine: as for `open_backend`. tools: what programs may call; the built-in ones when None.
@@ -59,6 +60,7 @@ def serve(
     documents to store first; those that come with sglspec when None. max_runs, max_waiting: runs at a time, and in the
     queue. keys_file: keys that open the server, besides those in its store and in SGLSPEC_API_KEYS; without any,
     whoever is on this machine may use it. allow_hosts: names that clients may call it by, besides its address.
+    control_tokens: whether raw prompts of other protocols may spell control tokens.
 
     Raises SpecError: S609 for an address that is not free, S613 for one beyond this machine without keys, S607 when the
     server's packages are missing, S611 for a store that cannot be opened, S612 and what is wrong in a document for
@@ -71,7 +73,10 @@ def serve(
             raise
         message = f"The server needs the package `{error.name}`, which is not installed."
         raise SpecError(Diagnostic("S607", message, help="Run `pip install 'sglspec[server]'`.")) from None
-    listen(host, port, model, backend, engine, tools, store, programs, max_runs, max_waiting, keys_file, allow_hosts)
+    listen(
+        host, port, model, backend, engine, tools, store, programs, max_runs, max_waiting, keys_file, allow_hosts,
+        control_tokens,
+    )  # fmt: skip
 
 
 __all__ = ["DEFAULT_PORT", "app", "serve"]

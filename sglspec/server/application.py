@@ -16,6 +16,10 @@ from sglspec.server.access import Access
 from sglspec.server.access.gate import Gate, GatedRoute, Nowhere, OnlyGated, require_gates
 from sglspec.server.access.quota import Rates
 from sglspec.server.backend import BackendSlot, Opener
+from sglspec.server.compat.answers import Places
+from sglspec.server.compat.grammars import Grammars
+from sglspec.server.compat.openai import OpenAIRoutes
+from sglspec.server.compat.sglang import SGLangRoutes
 from sglspec.server.endpoints import Endpoint, Handler, reply
 from sglspec.server.guard import Guard
 from sglspec.server.openapi import service_document
@@ -40,6 +44,7 @@ def create_app(
     tools: Tools | None = None,
     database: Database | None = None,
     access: Access | None = None,
+    control_tokens: bool = False,
 ) -> FastAPI:
     """The application.
 
@@ -48,6 +53,7 @@ def create_app(
     tools: what programs may call; the built-in ones unless given, never those of installed packages.
     database: where programs and runs are kept; a temporary one unless given.
     access: who may use it; everyone on this machine unless given.
+    control_tokens: whether raw prompts of other protocols may spell control tokens where a request does not say.
     """
     slot = BackendSlot(opener, backend_reference, model)
     access = access or Access()
@@ -67,11 +73,12 @@ def create_app(
     # The pages at /docs load scripts from elsewhere, and the handlers read their bodies themselves.
     app = FastAPI(title="sglspec", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
+    app.state.places = places = Places()
     app.add_middleware(OnlyGated)
     app.add_middleware(Guard, hosts=access.hosts, gate=gate)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
-    listed = [*endpoints(service)]
+    listed = [*endpoints(service, places, control_tokens=control_tokens)]
     listed.append(Endpoint("GET", "/openapi.json", _description(listed), "public", "This description"))
     app.router.routes[:] = [GatedRoute(endpoint, gate) for endpoint in listed]
     app.router.default = Nowhere(gate)
@@ -79,12 +86,15 @@ def create_app(
     return app
 
 
-def endpoints(service: Service) -> Iterable[Endpoint]:
+def endpoints(service: Service, places: Places, *, control_tokens: bool) -> Iterable[Endpoint]:
     """Every address of the server."""
     yield from RunRoutes(service).endpoints()
     yield from ProgramRoutes(service).endpoints()
     yield from BatchRoutes(service).endpoints()
     yield from CheckRoutes(service).endpoints()
+    grammars = Grammars()
+    yield from OpenAIRoutes(service, places, grammars, control=control_tokens).endpoints()
+    yield from SGLangRoutes(service, places, grammars, control=control_tokens).endpoints()
 
 
 def _description(listed: list[Endpoint]) -> Handler:

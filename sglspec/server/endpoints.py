@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sglspec.server.access.keys import Need
-from sglspec.server.problems import to_json
+from sglspec.server.problems import Problem, to_json
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Handler = Callable[[Request], Awaitable[Response]]
@@ -19,7 +19,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """path: as Starlette's routes; scope: what a key must be allowed to do; summary: for the API's description;
-    operation: its OpenAPI operation, beyond what follows from the rest."""
+    operation: its OpenAPI operation, beyond what follows from the rest; refuse: how it says who may not come in, where
+    not as a problem."""
 
     method: Method
     path: str
@@ -27,6 +28,7 @@ class Endpoint:
     scope: Need
     summary: str
     operation: dict[str, Any] | None = None
+    refuse: Callable[[Problem], Response] | None = None
 
 
 def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -42,6 +42,7 @@ def listen(
     max_waiting: int | None = None,
     keys_file: str | Path | None = None,
     allow_hosts: Sequence[str] = (),
+    control_tokens: bool = False,
 ) -> None:
     """See `sglspec.server.serve`."""
     tools = tools or Tools()
@@ -60,7 +61,10 @@ def listen(
     given = {"runs": max_runs, "waiting": max_waiting}
     limits = replace(Limits(), **{name: value for name, value in given.items() if value is not None})
     opener = partial(open_backend, engine=engine)
-    app = create_app(backend, model, opener, limits=limits, tools=tools, database=database, access=access)
+    app = create_app(
+        backend, model, opener, limits=limits, tools=tools, database=database, access=access,
+        control_tokens=control_tokens,
+    )  # fmt: skip
     with listener:
         Server(config(app), app).run(sockets=[listener])
 
@@ -100,11 +104,15 @@ class Server(uvicorn.Server):
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        timer = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._app.state.service.runs.cancel_all)
+        timer = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._cancel_all)
         try:
             await super().shutdown(sockets)
         finally:
             timer.cancel()
+
+    def _cancel_all(self) -> None:
+        self._app.state.service.runs.cancel_all()
+        self._app.state.places.cancel_all()
 
 
 __all__ = ["Server", "bind", "config", "listen"]

@@ -1,4 +1,4 @@
-"""Checking without running, the model, and whether the server is well."""
+"""Checking without running, and whether the server is well."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class CheckRoutes:
     def endpoints(self) -> list[Endpoint]:
         return [
             Endpoint("POST", "/v1/check", self.post_check, "run:adhoc", "All diagnostics of a program; nothing runs"),
-            Endpoint("GET", "/v1/models", self.get_models, "models", "The model of this server"),
             Endpoint("GET", "/livez", self.livez, "public", "Whether the server answers"),
             Endpoint("GET", "/readyz", self.readyz, "public", "Whether the model is loaded"),
         ]
@@ -41,11 +40,6 @@ class CheckRoutes:
             program, diagnostics = await programs.check(posted.source)
         shown, omitted = faces(diagnostics, MAX_REPORTED, CHECK_BYTES)
         return reply({"ok": program is not None, "diagnostics": shown, "omitted": omitted})
-
-    async def get_models(self, request: Request) -> Response:
-        """The one model of this server."""
-        backend = self._service.backend
-        return reply({"data": [{"id": backend.name, "ready": backend.ready is not None}]})
 
     async def livez(self, request: Request) -> Response:
         """Whether the server answers."""

@@ -132,12 +132,15 @@ def make_app() -> MakeApp:
         replies: dict[str, Any] | None = None,
         database: Database | None = None,
         access: Access | None = None,
+        control_tokens: bool = False,
         **limits: Any,
     ) -> FastAPI:
         async def opener(reference: str | None, model: str | None) -> Backend:
             return backend or ScriptedBackend(JUDGE_REPLIES if replies is None else replies)
 
-        return create_app(opener=opener, limits=Limits(**limits), database=database, access=access)
+        return create_app(
+            opener=opener, limits=Limits(**limits), database=database, access=access, control_tokens=control_tokens
+        )
 
     return make
 

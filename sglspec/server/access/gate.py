@@ -93,11 +93,17 @@ class GatedRoute(Route):
         self.methods = {endpoint.method}  # HEAD is not GET here: a stream has no length to tell
         self.need: Need = endpoint.scope
         self._gate = gate
+        self._refuse = endpoint.refuse
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["sglspec.route"] = self.path
-        async with self._gate.admit(scope, self.need) as statuses:
-            await super().handle(scope, receive, _noting(send, statuses))
+        try:
+            async with self._gate.admit(scope, self.need) as statuses:
+                await super().handle(scope, receive, _noting(send, statuses))
+        except Problem as problem:
+            if self._refuse is None:
+                raise
+            await self._refuse(problem)(scope, receive, send)
 
 
 class Nowhere:
