@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sglspec.analysis.plan import plan
 from sglspec.backends.base import Asked, Observable, Observed, Session
-from sglspec.backends.local import LocalBackend, open_local
+from sglspec.backends.local import LocalBackend, ModelMarkup, open_local
 from sglspec.runtime.optimum import optimal_tokens
 from sglspec.runtime.result import Result
 from sglspec.runtime.run import RunOptions, execute
@@ -136,6 +137,10 @@ PROGRAMS = {
 }
 
 
+LOOSE = 4
+"""Tokens by which a plan may be off: it counts each text by itself."""
+
+
 @pytest.fixture(scope="module")
 def roomy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with room for every example."""
@@ -170,6 +175,10 @@ async def test_an_example_computes_nothing_twice(path: Path, roomy: Path) -> Non
         result, computed, optimum = await measured(backend, checked(path), inputs_of(path))
         assert result.status == "succeeded", result.error
         assert computed == optimum == result.usage.computed_tokens
+        ahead = plan(checked(path), inputs_of(path), ModelMarkup(roomy))
+        assert ahead.computed is not None
+        assert ahead.computed.least - LOOSE <= optimum
+        assert ahead.computed.most is None or optimum <= ahead.computed.most + LOOSE
     finally:
         await backend.close()
 

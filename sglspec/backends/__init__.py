@@ -12,6 +12,7 @@ from sglspec.backends.switches import engine_settings
 from sglspec.diagnostics import Diagnostic, SpecError, sentence
 
 if TYPE_CHECKING:
+    from sglspec.backends.markup import Markup
     from sglspec.backends.rendering import RenderingBackend
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -72,13 +73,16 @@ def open_rendering(replies: Path | None = None, model: str | None = None) -> Ren
     from sglspec.backends.scripted import read_replies
 
     known = read_replies(replies) if replies is not None else {}
-    if model is None:
-        return RenderingBackend(known)
+    return RenderingBackend(known, None if model is None else open_markup(model))
+
+
+def open_markup(model: str) -> Markup:
+    """A model's chat template and tokenizer; weights are not read. Raises SpecError as `open_backend` does."""
     with _as_diagnostics(model):
         from sglspec.backends.local import ModelMarkup
         from sglspec.models import resolve
 
-        return RenderingBackend(known, ModelMarkup(resolve(model)))
+        return ModelMarkup(resolve(model))
 
 
 async def _open_local(model: str, settings: dict[str, Any]) -> Backend:
@@ -114,4 +118,4 @@ def _missing(problem: ImportError) -> Diagnostic:
     return Diagnostic("S607", message, help="Run `pip install 'sglspec[local]'`.")
 
 
-__all__ = ["DEFAULT_MODEL", "Backend", "check_engine", "open_backend", "open_rendering", "report_engine"]
+__all__ = ["DEFAULT_MODEL", "Backend", "check_engine", "open_backend", "open_markup", "open_rendering", "report_engine"]

@@ -15,6 +15,7 @@ from sglspec.cli import (
     keys,
     models,
     new,
+    plan,
     render,
     run,
     schema,
@@ -55,6 +56,7 @@ def _build() -> typer.Typer:
     app.command(cls=Command)(check.check)
     app.command(cls=Command)(test.test)
     app.command(cls=Command)(batch.batch)
+    app.command(cls=Command)(plan.plan)
     app.command(cls=Command)(render.render)
     app.command(cls=Command)(fmt.fmt)
     app.command(cls=Command)(upgrade.upgrade)

@@ -28,10 +28,12 @@ from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.runtime.run import Run, RunOptions, start
 
 if TYPE_CHECKING:
+    from sglspec.analysis.plan import Plan
     from sglspec.analysis.program import Program
     from sglspec.backends import Backend
     from sglspec.backends.base import TraceToken
     from sglspec.runtime.events import Event
+    from sglspec.runtime.measured import Measured
     from sglspec.runtime.result import Result
     from sglspec.tools import Tools
 
@@ -58,6 +60,7 @@ class Job:
     seed: int | None
     trace: Path | None
     roots: tuple[Path, ...] = ()
+    profile: bool = False
 
     @property
     def mode(self) -> Stream:
@@ -135,13 +138,14 @@ class _Performance:
         backend = await self._open()
         try:
             seed = _random_seed() if self._job.seed is None else self._job.seed
-            options = RunOptions(seed, trace=self._trace is not None, tools=self._tools)
+            noted = self._job.profile or self._trace is not None
+            options = RunOptions(seed, trace=self._trace is not None, tools=self._tools, profile=noted)
             run = start(self._program, given, backend, options)
             with interrupts.cancelling(run.cancel):
                 result = await _follow(run, self._listener())
             self._status.clear()
             self._save_trace(run, backend.model_name, result)
-            self._print(result, interrupts, run.fault)
+            self._print(result, interrupts, run)
         finally:
             await close(backend)
         return result
@@ -184,6 +188,9 @@ class _Performance:
     def _save_trace(self, run: Run, model: str, result: Result) -> None:
         if self._trace is None:
             return
+        from sglspec.cli.plans.timeline import trace_events
+
+        recorder = run.recorder
         content = {
             "program": self._program.name,
             "model": model,
@@ -192,6 +199,8 @@ class _Performance:
             "tokens": _tokens(result.trace),
             "branches": {path: _tokens(tokens) for path, tokens in _in_order(result.branch_traces)},
             "events": [event.as_dict() for event in run.log.events],
+            "displayTimeUnit": "ms",
+            "traceEvents": trace_events(self._program.name, recorder.all() if recorder is not None else ()),
         }
         try:
             with self._trace as file:
@@ -199,16 +208,35 @@ class _Performance:
         except OSError as error:
             note(f"sglspec: the trace could not be written: {error.strerror}")
 
-    def _print(self, result: Result, interrupts: Interrupts, fault: BaseException | None) -> None:
-        """The result to standard output, what ended it to standard error."""
+    def _profile(self, run: Run, result: Result) -> tuple[Plan, Measured] | None:
+        """The plan with these inputs, and what the run spent."""
+        if not self._job.profile or run.recorder is None:
+            return None
+        from sglspec.analysis.plan import plan
+        from sglspec.runtime.measured import measured
+
+        return plan(self._program, run.inputs), measured(run.recorder, result.usage)
+
+    def _print(self, result: Result, interrupts: Interrupts, run: Run) -> None:
+        """The result to standard output, what was spent and what ended it to standard error."""
         self._printed = True
+        fault, profile = run.fault, self._profile(run, result)
         if self._job.json:
-            put(to_json(result.as_dict()))
+            face = result.as_dict()
+            if profile is not None:
+                from sglspec.cli.plans.profile import face as profile_face
+
+                face["profile"] = profile_face(*profile)
+            put(to_json(face))
         elif self._live is not None:
             self._live.finish(result)
         elif self._job.mode is Stream.none and _worth_printing(result):
             text = outputs_text(result.outputs)
             put(printable(text) if sys.stdout.isatty() else text)
+        if profile is not None and not self._job.json:
+            from sglspec.cli.plans.profile import text as profile_text
+
+            note(printable(profile_text(*profile)))
         if fault is not None:
             report_fault(fault)
         elif result.status == "cancelled":

@@ -52,8 +52,13 @@ def run(
         str | None, typer.Option(metavar="NUMBER", help="Repeat a run that samples: its seed, from 0 to 2^64 - 1.")
     ] = None,
     trace: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write every token with its origin, and all events, as JSON.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write tokens, events, and a timeline that Perfetto opens, as JSON."),
     ] = None,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Print what each step spent, on standard error, or in the --json result."),
+    ] = False,
 ) -> None:
     """Run a document and print its outputs.
 
@@ -73,5 +78,5 @@ def run(
     path = None if trace is None else Path(trace)
     given = tuple(inputs or ()), tuple(settings or ())
     host = tuple(engine or ()), tuple(tools or ()), tuple(mcp or ())
-    job = Job(spec, *given, json, mode, backend, model, *host, number, path, folders(root))
+    job = Job(spec, *given, json, mode, backend, model, *host, number, path, folders(root), profile)
     raise typer.Exit(perform(job))

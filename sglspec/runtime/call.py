@@ -120,10 +120,13 @@ class Calling:
         unit = frame.unit.called(program, self.step.call, frame.depth + 1)
         try:
             session = await shared.backend.open(self.step.call, frame.session)
-            self.line = main_line(shared, unit, session, self.inputs, path=self.path, depth=frame.depth + 1)
-            await prepare_constraints(self.line)
-            async with in_time(unit):
-                return await run_program(self.line, self.run_steps)
+            line = main_line(shared, unit, session, self.inputs, path=self.path, depth=frame.depth + 1)
+            line.site = (*frame.site, id(self.step))
+            self.line = line
+            await prepare_constraints(line)
+            with line.span("call", self.step.call):
+                async with in_time(unit):
+                    return await run_program(line, self.run_steps)
         except EngineError as problem:
             raise frame.engine_error(problem, self.step.verb_node) from None
 

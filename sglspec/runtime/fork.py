@@ -34,10 +34,15 @@ class Branch:
     item: Bound | None = None
     error: SpecError | None = None
 
+    @property
+    def title(self) -> str:
+        """Its name, or the item that it is for, as a text."""
+        return self.name or ("" if self.item is None else ev.value_to_text(self.item.value))
+
 
 async def run_fork(frame: Frame, step: Fork, run_steps: RunSteps) -> None:
     names = bound_names([one for branch in _bodies(step) for one in branch])
-    await frame.scope.ready([*names.appended, *([step.into.name] if step.into else [])])
+    await frame.ready([*names.appended, *([step.into.name] if step.into else [])])
     # Nothing is awaited from here until the join is registered, so that no cancellation can lose a session.
     branches = await _open(frame, step)
     starts = {name: held for name in names.appended if (held := frame.scope.get(name))}
@@ -101,13 +106,16 @@ async def open_lines(frame: Frame, count: int, node: Node) -> list[Frame]:
     frame.forks += 1
     prefix = f"{frame.path}/{frame.forks}" if frame.path else str(frame.forks)
     try:
-        sessions = await frame.session.fork(count) if count else []
+        with frame.span("fork", f"{count}") as spent:
+            before = frame.session.usage.computed_tokens
+            sessions = await frame.session.fork(count) if count else []
+            spent["computed_tokens"] = frame.session.usage.computed_tokens - before
     except EngineError as problem:
         raise frame.engine_error(problem, node) from None
     return [
         Frame(
             frame.shared, frame.unit, session, frame.scope.snapshot(), frame.transcript.snapshot(), frame.tasks,
-            path=f"{prefix}.{index}", depth=frame.depth + 1, rounds=frame.rounds,
+            path=f"{prefix}.{index}", depth=frame.depth + 1, rounds=frame.rounds, site=frame.site, step=frame.step,
         )
         for index, session in enumerate(sessions)
     ]  # fmt: skip
@@ -211,13 +219,14 @@ class Branching:
         item = None if branch.item is None else branch.item.value
         frame.emit("branch.started", self.node, name=branch.name, item=item)
         try:
-            async with asyncio.TaskGroup() as group:
-                frame.tasks = group
-                with suppress(NextRound):
-                    await self.run_steps(frame, branch.steps)
-                if not self.keeps_text:
-                    frame.session.retire()
-            await frame.scope.all_ready()
+            with frame.span("branch", branch.title):
+                async with asyncio.TaskGroup() as group:
+                    frame.tasks = group
+                    with suppress(NextRound):
+                        await self.run_steps(frame, branch.steps)
+                    if not self.keeps_text:
+                        frame.session.retire()
+                await frame.scope.all_ready()
             await frame.close_joins()
         except* SpecError as problems:
             error = first_error(problems)
@@ -328,10 +337,13 @@ async def _concat(frame: Frame, step: Fork, branches: list[Branch]) -> None:
     kept = [branch for branch in branches if branch.error is None]
     sessions = [branch.frame.session for branch in kept]
     try:
-        if step.join == "concat_kv":
-            await _concat_kv(frame, step, sessions)
-        else:
-            await frame.session.concat(sessions, "concat")
+        with frame.span("join", step.join or "gather") as spent:
+            before = frame.session.usage.computed_tokens
+            if step.join == "concat_kv":
+                await _concat_kv(frame, step, sessions)
+            else:
+                await frame.session.concat(sessions, "concat")
+            spent["computed_tokens"] = frame.session.usage.computed_tokens - before
     except EngineError as problem:
         raise frame.engine_error(problem, step.verb_node) from None
     for branch in kept:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
@@ -13,12 +14,13 @@ from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program
 from sglspec.backends.base import Backend, EngineError, Segment, Session, TextSegment, Token, TraceToken, Usage
 from sglspec.diagnostics import Diagnostic, Related, SpecError
 from sglspec.document.fields import Expr, Items, Param, Text
-from sglspec.document.model import Sampling
+from sglspec.document.model import AnyStep, Sampling
 from sglspec.document.nodes import Node, Scalar
 from sglspec.expressions import Budget, EvaluationError, Expression, Origin, Template
 from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import EventLog
 from sglspec.runtime.limits import LimitReached, LimitTracker
+from sglspec.runtime.profile import Key, Recorder
 from sglspec.runtime.scope import Bound, Scope, Value
 from sglspec.runtime.threads import ToolThreads
 from sglspec.runtime.unit import Unit
@@ -43,7 +45,8 @@ MASK = "***"
 
 @dataclass(slots=True, eq=False)
 class Shared:
-    """What all lines of a run have in common. secrets: texts that must not be shown."""
+    """What all lines of a run have in common. secrets: texts that must not be shown; recorder: who takes notes of what
+    is spent, if anybody does."""
 
     backend: Backend
     log: EventLog
@@ -54,6 +57,7 @@ class Shared:
     tools: Tools = field(default_factory=Tools)
     threads: ToolThreads = field(default_factory=ToolThreads)
     secrets: tuple[str, ...] = ()
+    recorder: Recorder | None = None
     branch_traces: dict[str, tuple[TraceToken, ...]] = field(default_factory=dict[str, tuple[TraceToken, ...]])
 
     def add_usage(self, usage: Usage) -> None:
@@ -83,7 +87,8 @@ class Frame:
     """`unit` is the program whose steps run; `path` is "" for the main line and "3.1" for the second branch of its
     third fork ("3.1/1.0" deeper); `rounds` are the running rounds of the loops around the current step; `tasks` is
     where forks put their branches; `forks` counts those that this line opened (never those of others: paths must not
-    depend on timing), `joins` holds them."""
+    depend on timing), `joins` holds them; `site` are the calls and includes that lead to its steps, `step` is the one
+    that is at work."""
 
     shared: Shared
     unit: Unit
@@ -97,6 +102,8 @@ class Frame:
     lenient: bool = False
     forks: int = 0
     joins: list[Closing] = field(default_factory=list[Closing])
+    site: Key = ()
+    step: AnyStep | None = None
 
     @property
     def program(self) -> Program:
@@ -110,6 +117,25 @@ class Frame:
         """Let go of what this line's forks still hold."""
         while self.joins:
             await self.joins.pop().close()
+
+    @contextmanager
+    def span(self, kind: str, name: str, beside: str = "") -> Generator[dict[str, Any]]:
+        """Time that the step takes from here to the end of the block, for whoever takes notes; see `profile.Span`."""
+        recorder = self.shared.recorder
+        if recorder is None:
+            yield {}
+            return
+        key = self.site if self.step is None else (*self.site, id(self.step))
+        with recorder.span(kind, name, self.path + beside, key) as data:
+            yield data
+
+    async def ready(self, names: Iterable[str]) -> None:
+        """Wait until none of these names is still to come."""
+        names = list(names)
+        if pending := self.scope.awaited(names):
+            with self.span("wait", ", ".join(pending)):
+                await self.scope.ready(pending)
+        await self.scope.ready(names)
 
     # -- diagnostics ---------------------------------------------------------------------------------------------
 
@@ -237,7 +263,7 @@ class Frame:
             raise self._evaluation(problem, node) from None
 
     async def _ready(self, compiled: Template | Expression) -> None:
-        await self.scope.ready(use.name for use in compiled.names)
+        await self.ready(use.name for use in compiled.names)
 
     def _view(self) -> View:
         return View(self)
@@ -276,7 +302,7 @@ class Frame:
 
     async def appended(self, name: str, bound: Bound) -> Bound:
         """What a list variable is with one more item."""
-        await self.scope.ready([name])
+        await self.ready([name])
         held = self.scope.get(name) or Bound([])
         before: list[Value] = held.value
         metas: list[Any] = held.meta or [None] * len(before)

@@ -15,7 +15,7 @@ from sglspec.document.nodes import Node
 from sglspec.runtime.candidates import run_candidates
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.limits import LimitReached
-from sglspec.runtime.requests import GenPlan, Showing, generate, label_of, plan_gen, value_of
+from sglspec.runtime.requests import GenPlan, Showing, generate, label_of, plan_gen, usage_dict, value_of
 from sglspec.runtime.scope import Bound
 
 
@@ -89,7 +89,9 @@ async def run_select(frame: Frame, step: Select) -> None:
     method = cast(Method, step.method or "length_normalized")
     async with own_turn(frame, step):
         try:
-            scores = await frame.session.score(texts, method, label_of(step))
+            with frame.span("select", label_of(step)) as spent:
+                scores = await frame.session.score(texts, method, label_of(step))
+                spent |= usage_dict(scores)
         except EngineError as problem:
             raise frame.engine_error(problem, step.verb_node) from None
         chosen = texts[scores.index]

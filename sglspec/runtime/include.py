@@ -29,7 +29,7 @@ async def run_include(frame: Frame, step: Include, run_steps: RunSteps) -> None:
     unit = frame.unit if own else frame.unit.included(target.program, frame.depth)
     child = Frame(
         frame.shared, unit, frame.session, Scope(names), frame.transcript, frame.tasks, path=frame.path,
-        depth=frame.depth, rounds=frame.rounds, forks=frame.forks, joins=frame.joins,
+        depth=frame.depth, rounds=frame.rounds, forks=frame.forks, joins=frame.joins, site=(*frame.site, id(step)),
     )  # fmt: skip
     # Lists that only include others must still let cancellation and the time limit in.
     await asyncio.sleep(0)

@@ -49,11 +49,16 @@ from sglspec.runtime.tool import run_tool
 
 async def run_steps(frame: Frame, steps: list[AnyStep]) -> None:
     """Run steps in order. Leaves by a Signal, by SpecError, or at the end."""
-    for step in steps:
-        handler = HANDLERS.get(type(step))
-        if handler is None:
-            raise frame.error("S220", "this step is not yet in this build", step.node)
-        await handler(frame, step)
+    around = frame.step
+    try:
+        for step in steps:
+            frame.step = step
+            handler = HANDLERS.get(type(step))
+            if handler is None:
+                raise frame.error("S220", "this step is not yet in this build", step.node)
+            await handler(frame, step)
+    finally:
+        frame.step = around
 
 
 async def _text(frame: Frame, step: TextStep) -> None:

@@ -23,6 +23,8 @@ def main_line(
     shared: Shared, unit: Unit, session: Session, inputs: Mapping[str, Bound], *, path: str = "", depth: int = 0
 ) -> Frame:
     """Where a program begins."""
+    if shared.recorder is not None:
+        shared.recorder.observe(session)
     names = {**inputs, **{name: Bound([]) for name in unit.program.appending}}
     return Frame(shared, unit, session, Scope(names), Transcript(), asyncio.TaskGroup(), path=path, depth=depth)
 

@@ -92,14 +92,17 @@ async def generate(
     capped = left < request.max_tokens
     if capped:
         request = replace(request, max_tokens=left, min_tokens=min(request.min_tokens, left))
+    beside = f"~{request.candidate[0]}" if request.candidate is not None and request.candidate[0] else ""
     try:
-        async with aclosing(cast(Any, session.generate(request))) as deltas:
-            async for delta in deltas:
-                show(delta)
-                finish = delta.finish or finish
-                tokens += delta.tokens
-                if delta.tokens:
-                    frame.limits.add_tokens(len(delta.tokens), at)
+        with frame.span("gen", label_of(step), beside) as spent:
+            async with aclosing(cast(Any, session.generate(request))) as deltas:
+                async for delta in deltas:
+                    show(delta)
+                    finish = delta.finish or finish
+                    tokens += delta.tokens
+                    if delta.tokens:
+                        frame.limits.add_tokens(len(delta.tokens), at)
+            spent |= usage_dict(finish) if finish is not None else {}
     except EngineError as problem:
         raise frame.engine_error(problem, step.verb_node) from None
     if finish is None:

@@ -21,6 +21,7 @@ from sglspec.runtime.frame import ENGINE_CODES, Frame, Shared
 from sglspec.runtime.interpreter import run_steps
 from sglspec.runtime.limits import Bounds, LimitTracker, document_bounds
 from sglspec.runtime.needs import unknown_tools, unmet
+from sglspec.runtime.profile import Recorder
 from sglspec.runtime.programs import main_line, run_program
 from sglspec.runtime.requests import prepare_constraints
 from sglspec.runtime.result import Result, Status
@@ -33,13 +34,14 @@ from sglspec.tools import Tools
 class RunOptions:
     """seed: 64-bit, random when None; sampling: run-level options (between `defaults` and the step); bounds: the
     host's; trace: keep the tokens of the main context in the result; tools: what the host offers, `calculator` alone
-    when None."""
+    when None; profile: take notes of what is spent (`Run.recorder`)."""
 
     seed: int | None = None
     sampling: Sampling | None = None
     bounds: Bounds | None = None
     trace: bool = False
     tools: Tools | None = None
+    profile: bool = False
 
 
 class Run:
@@ -55,6 +57,7 @@ class Run:
         self._shared = Shared(
             backend, self.log, seed, options.sampling, options.trace,
             tools=options.tools or Tools(), secrets=secret_texts(program.spec, inputs),
+            recorder=Recorder() if options.profile else None,
         )  # fmt: skip
         self._task: asyncio.Task[Result] | None = None
         self.fault: Exception | None = None
@@ -62,6 +65,11 @@ class Run:
     @property
     def seed(self) -> int:
         return self._shared.seed
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """What the run spends, where the options ask for it."""
+        return self._shared.recorder
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -111,7 +119,8 @@ class Run:
             main = await self._main_frame()
             await prepare_constraints(main)
             async with asyncio.timeout(seconds):
-                outputs = {name: bound.value for name, bound in (await run_program(main, run_steps)).items()}
+                with main.span("run", program.name):
+                    outputs = {name: bound.value for name, bound in (await run_program(main, run_steps)).items()}
         except asyncio.CancelledError:
             status = "cancelled"
             error = self._problem("S714", "The run was cancelled.")

@@ -73,6 +73,11 @@ class Scope:
     def unbind(self, name: str) -> None:
         self._names.pop(name, None)
 
+    def awaited(self, names: Iterable[str]) -> list[str]:
+        """Those of these names that are still being made."""
+        held = {name: self._names.get(name) for name in names}
+        return [n for n, one in held.items() if isinstance(one, Pending) and one.gathered.settled is None]
+
     async def ready(self, names: Iterable[str]) -> None:
         """Wait until none of these names is still to come."""
         for name in names:

@@ -29,7 +29,7 @@ class Aside(Branching):
 
 async def run_scratch(frame: Frame, step: Scratch, run_steps: RunSteps) -> None:
     names = [target.name for target in step.export or ()]
-    await frame.scope.ready(names)
+    await frame.ready(names)
     # Nothing is awaited between the fork and the registration, so that no cancellation can lose the session.
     (child,) = await open_lines(frame, 1, step.verb_node)
     gathered = Gathered()

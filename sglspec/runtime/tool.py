@@ -32,7 +32,9 @@ async def run_tool(frame: Frame, step: ToolStep) -> None:
     error: SpecError | None = None
     value: Value = None
     try:
-        value = await _answer(frame, step, tool, await _arguments(frame, step, tool))
+        given = await _arguments(frame, step, tool)
+        with frame.span("tool", step.tool):
+            value = await _answer(frame, step, tool, given)
         _check_picks(frame, step, value)
     except SpecError as problem:
         caught = step.on_error in ("skip", "keep") and problem.diagnostics[0].code not in NOT_CAUGHT

@@ -29,6 +29,7 @@ SERVER = (ROOT / "docs" / "server.md").read_text("utf-8")
 COMMANDS = (
     "run",
     "check",
+    "plan",
     "render",
     "fmt",
     "upgrade",
@@ -84,7 +85,8 @@ def test_the_replies_of_the_page(cli, write):
     }
 
 
-CONSOLE = re.findall(r"```console\n\$ (?:(printf .*) \| )?sglspec (.*)\n((?:.*\n)*?)```", CLI)
+PLAN = (ROOT / "docs" / "plan.md").read_text("utf-8")
+CONSOLE = re.findall(r"```console\n\$ (?:(printf .*) \| )?sglspec (.*)\n((?:.*\n)*?)```", CLI + PLAN)
 
 
 @pytest.mark.parametrize(("feed", "arguments", "shown"), CONSOLE, ids=lambda text: text[:24])
@@ -96,7 +98,7 @@ def test_what_the_page_shows_is_what_is_printed(cli, feed, arguments, shown, tmp
 
 
 def test_the_page_shows_something():
-    assert {arguments.split()[0] for _, arguments, _ in CONSOLE} == {"render", "fmt", "upgrade"}
+    assert {arguments.split()[0] for _, arguments, _ in CONSOLE} == {"render", "fmt", "upgrade", "plan"}
 
 
 def test_every_template_is_in_the_page():

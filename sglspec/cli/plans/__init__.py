@@ -1,0 +1,1 @@
+"""A plan as text, as graphs for other tools, and as a picture."""
