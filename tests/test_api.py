@@ -13,6 +13,7 @@ import pytest
 
 import sglspec
 from sglspec.backends.local import open_local
+from sglspec.batches.memory import Room
 from tests.cli.conftest import environment
 from tests.runtime.fake import FakeBackend
 
@@ -258,6 +259,64 @@ async def test_what_rows_share_is_computed_once(tiny_llama: Path):
         assert one > 10 * own
         assert one <= computed <= one + sum(own + row.usage.generated_tokens for row in rows)
     finally:
+        await backend.close()
+
+
+GROWING = """
+sglspec: v1
+inputs: {q: string}
+steps:
+  - "{{ q }}"
+  - for: round
+    in: [1, 2, 3]
+    do: [{gen: "a[]", max_tokens: 20, ignore_eos: true}, " so "]
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_rows_are_let_in_by_memory(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, known: bool):
+    """With room for three rows and a bit, none loses what it has computed. It would, if all ran at a time."""
+    if not known:
+        monkeypatch.setattr(Room, "has", lambda self, needs: True)
+    probe = await open_local(tiny_llama)
+    size = probe.engine.pool.layout.bytes_per_token
+    await probe.close()
+    backend = await open_local(tiny_llama, debug=True, max_kv_bytes=320 * size, prefix_cache=False)
+    try:
+        rows = [row async for row in sglspec.load(GROWING).abatch(({"q": f"{n} q"} for n in range(12)), on=backend)]
+        assert {row.status for row in rows} == {"succeeded"}
+        lost = backend.engine.metrics.preempted + backend.engine.metrics.parked
+        assert (lost == 0) == known
+    finally:
+        await backend.close()
+
+
+async def test_the_beginning_of_all_rows_goes_through_the_model_once(tiny_llama: Path):
+    """Counted at the embedding: few-shot examples, which come from rows, included."""
+    text = """
+sglspec: v1
+inputs: {q: string, shots: {type: array, items: {properties: {q: string, a: string}}}}
+steps:
+  - "{% for one in shots %}Question: {{ one.q }} Answer: {{ one.a }}\n{% endfor %}Question: {{ q }} Answer:"
+  - gen: a
+    max_tokens: 3
+"""
+    backend = await open_local(tiny_llama, debug=True)
+    counted: list[int] = []
+    embedding = backend.engine._runner._model.get_input_embeddings()
+    hook = embedding.register_forward_pre_hook(lambda _, given: counted.append(given[0].numel()))
+    try:
+        pool = [{"q": f"what is number {n}", "a": f"it is the number {n}, the one behind {n - 1}"} for n in range(9)]
+        program = sglspec.load(text)
+        rows = [{"q": f"{n:03}"} for n in range(40)]
+        found = [row async for row in program.abatch(rows, on=backend, few_shot=("shots", 8), few_shot_from=pool)]
+        assert {row.status for row in found} == {"succeeded"}
+        prompt = found[0].usage.prompt_tokens
+        own = backend.count("Question: 000 Answer:") + 3
+        assert prompt > 4 * own
+        assert prompt <= sum(counted) <= prompt + len(rows) * own
+    finally:
+        hook.remove()
         await backend.close()
 
 

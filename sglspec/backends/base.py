@@ -142,6 +142,18 @@ class Observable(Protocol):
 
 
 @runtime_checkable
+class KVMemory(Protocol):
+    """A backend that knows how many tokens of context it has memory for. For hosts that decide how much to start."""
+
+    @property
+    def kv_tokens(self) -> int: ...
+
+    def count(self, text: str) -> int:
+        """The tokens of a text."""
+        ...
+
+
+@runtime_checkable
 class Backend(Protocol):
     """Where sessions come from. One per process and model; closing it ends every session."""
 
@@ -233,6 +245,7 @@ __all__ = [
     "EngineError",
     "Finish",
     "GenRequest",
+    "KVMemory",
     "Method",
     "Observable",
     "Observed",

@@ -112,6 +112,15 @@ class LocalBackend:
         """Raise EngineError("no_template" | "template") when the model has no usable chat template."""
         _ = self.engine.chat
 
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens of context that there is memory for."""
+        return self.engine.pool.arena.slots
+
+    def count(self, text: str) -> int:
+        """The tokens of a text."""
+        return len(self.engine.vocabulary.encode_content(text, after="text"))
+
     def prepare(self, grammars: Sequence[str]) -> None:
         """Compile grammars ahead, on the engine's pool."""
         self.engine.prepare(grammars)

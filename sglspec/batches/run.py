@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from sglspec.analysis.program import Program
 from sglspec.backends.base import Backend, Usage
+from sglspec.batches.memory import Room
 from sglspec.batches.options import BatchOptions
 from sglspec.batches.source import Row
 from sglspec.diagnostics import Diagnostic, SpecError
@@ -71,6 +72,9 @@ class RowRunner:
         """
         options, source = self._options, iter(rows)
         running: set[asyncio.Task[tuple[int, RowResult]]] = set()
+        room = Room(self._program, self._backend)
+        needs: dict[int, int] = {}
+        row: Row | None = None
         ready: dict[int, RowResult] = {}
         started = given = 0
         more = True
@@ -78,15 +82,22 @@ class RowRunner:
         try:
             while True:
                 while more and len(running) < options.concurrency and started - given < window:
-                    row = next(source, None)
+                    if row is None:
+                        row = next(source, None)
+                        needs[started] = room.need(row) if row is not None else 0
                     if row is None or self._exceeded(failed_before()):
                         more = False
-                    else:
-                        running.add(asyncio.create_task(self._numbered(started, row)))
-                        started += 1
+                        continue
+                    if running and not room.has(needs.values()):
+                        break  # it waits for room
+                    running.add(asyncio.create_task(self._numbered(started, row)))
+                    row = None
+                    started += 1
                 if running:
                     done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                     found = dict(task.result() for task in done)
+                    for place in found:
+                        del needs[place]
                     self.failed += sum(one.status != "succeeded" for one in found.values())
                     ready |= found
                 if self._exceeded(failed_before()):
