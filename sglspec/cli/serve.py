@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -12,7 +13,19 @@ import typer
 from sglspec.cli.complain import Texts
 from sglspec.cli.documents import documents
 from sglspec.cli.exits import backend_code, document_code
-from sglspec.cli.options import EngineOption, McpOption, ToolsOption, host_tools, whole_number, wrong
+from sglspec.cli.options import EngineOption, McpOption, ToolsOption, host_tools, one_of, whole_number, wrong
+
+
+class LogFormat(StrEnum):
+    text = "text"
+    json = "json"
+
+
+class LogLevel(StrEnum):
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
 
 
 def serve(
@@ -62,6 +75,25 @@ def serve(
             help="A name that clients may call the server by, besides its address; * for all names. Can be repeated.",
         ),
     ] = None,
+    drain_timeout: Annotated[
+        str,
+        typer.Option(
+            metavar="SECONDS", help="How long runs may go on after the signal to stop; then they are cancelled."
+        ),
+    ] = "30",
+    stall_timeout: Annotated[
+        str,
+        typer.Option(
+            metavar="SECONDS",
+            help="An engine that does nothing for so long although there is something to do makes /readyz say so.",
+        ),
+    ] = "60",
+    log_format: Annotated[
+        str, typer.Option(metavar="FORMAT", help="The log on standard error: text or json.")
+    ] = "text",
+    log_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="debug, info (a line for each request), warning or error.")
+    ] = "warning",
     max_runs: Annotated[str, typer.Option(metavar="NUMBER", help="Runs at a time.")] = "32",
     max_waiting: Annotated[str, typer.Option(metavar="NUMBER", help="Runs that may wait for their turn.")] = "64",
     control_tokens: Annotated[
@@ -77,6 +109,9 @@ def serve(
     number = whole_number(port, "--port", 0, 65535, "0 to 65535")
     runs = whole_number(max_runs, "--max-runs", 1, 10_000, "1 to 10,000")
     waiting = whole_number(max_waiting, "--max-waiting", 0, 100_000, "0 to 100,000")
+    drain = whole_number(drain_timeout, "--drain-timeout", 0, 86_400, "0 to 86,400")
+    stall = whole_number(stall_timeout, "--stall-timeout", 1, 86_400, "1 to 86,400")
+    form, level = one_of(LogFormat, log_format, "--log-format"), one_of(LogLevel, log_level, "--log-level")
     names = [_host_name(name) for name in allow_host or ()]
     files = None if paths is None else list(dict.fromkeys(file for path in paths for file in documents(path)))
     from sglspec.backends import check_engine
@@ -91,7 +126,8 @@ def serve(
             listen(
                 host=host, port=number, model=model, backend=backend, engine=settings, tools=offered, store=place,
                 programs=files, max_runs=runs, max_waiting=waiting, keys_file=keys_file, allow_hosts=names,
-                control_tokens=control_tokens,
+                control_tokens=control_tokens, drain_seconds=drain, stall_seconds=stall, log_format=form.value,
+                log_level=level.value,
             )  # fmt: skip
     except SpecError as error:
         texts = Texts()

@@ -17,6 +17,7 @@ from sglspec.diagnostics import Diagnostic, SpecError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from sglspec.server.logs import Format, Level
     from sglspec.tools import Tools
 
     app: FastAPI
@@ -53,6 +54,10 @@ def serve(
     keys_file: str | Path | None = None,
     allow_hosts: Sequence[str] = (),
     control_tokens: bool = False,
+    drain_seconds: float = 30.0,
+    stall_seconds: float = 60.0,
+    log_format: Format = "text",
+    log_level: Level = "warning",
 ) -> None:
     """Listen until the process is told to stop; the address goes to stderr. Port 0 takes a free one.
     model, backend, engine: as for `open_backend`. tools: what programs may call; the built-in ones when None.
@@ -61,6 +66,8 @@ def serve(
     queue. keys_file: keys that open the server, besides those in its store and in SGLSPEC_API_KEYS; without any,
     whoever is on this machine may use it. allow_hosts: names that clients may call it by, besides its address.
     control_tokens: whether raw prompts of other protocols may spell control tokens.
+    drain_seconds: how long runs may go on after the signal to stop. stall_seconds: an engine that does nothing for so
+    long although there is something to do makes the server unready. log_format, log_level: of the log on stderr.
 
     Raises SpecError: S609 for an address that is not free, S613 for one beyond this machine without keys, S607 when the
     server's packages are missing, S611 for a store that cannot be opened, S612 and what is wrong in a document for
@@ -75,7 +82,7 @@ def serve(
         raise SpecError(Diagnostic("S607", message, help="Run `pip install 'sglspec[server]'`.")) from None
     listen(
         host, port, model, backend, engine, tools, store, programs, max_runs, max_waiting, keys_file, allow_hosts,
-        control_tokens,
+        control_tokens, drain_seconds, stall_seconds, log_format, log_level,
     )  # fmt: skip
 
 

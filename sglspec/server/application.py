@@ -26,6 +26,7 @@ from sglspec.server.openapi import service_document
 from sglspec.server.problems import Problem
 from sglspec.server.routes_batches import BatchRoutes
 from sglspec.server.routes_checks import CheckRoutes
+from sglspec.server.routes_health import HealthRoutes
 from sglspec.server.routes_programs import ProgramRoutes
 from sglspec.server.routes_runs import RunRoutes
 from sglspec.server.service import Limits, Service
@@ -75,7 +76,7 @@ def create_app(
     app.state.service = service
     app.state.places = places = Places()
     app.add_middleware(OnlyGated)
-    app.add_middleware(Guard, hosts=access.hosts, gate=gate)
+    app.add_middleware(Guard, hosts=access.hosts, gate=gate, service=service)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
     listed = [*endpoints(service, places, control_tokens=control_tokens)]
@@ -95,6 +96,7 @@ def endpoints(service: Service, places: Places, *, control_tokens: bool) -> Iter
     grammars = Grammars()
     yield from OpenAIRoutes(service, places, grammars, control=control_tokens).endpoints()
     yield from SGLangRoutes(service, places, grammars, control=control_tokens).endpoints()
+    yield from HealthRoutes(service).endpoints()
 
 
 def _description(listed: list[Endpoint]) -> Handler:

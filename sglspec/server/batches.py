@@ -182,7 +182,7 @@ def read_rows(batch: str, program: Checked, raw: Iterable[RawRow], model: str, s
     kept = () if "custom_id" in program.program.inputs else ("custom_id",)
     columns = Columns(program.program.inputs, kept=kept)
     found: list[BatchRow] = []
-    for row in RowSource(program.program, columns, model, BatchOptions(seed=seed)).rows(raw):
+    for row in RowSource(program.program, columns, (model,), BatchOptions(seed=seed)).rows(raw):
         if len(found) == MAX_ROWS:
             raise Problem(413, "too-large", f"A batch may have {MAX_ROWS:,} rows.")
         name = row.kept.get("custom_id")

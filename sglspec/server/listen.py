@@ -10,23 +10,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import uvicorn
-from fastapi import FastAPI
-
 from sglspec.backends import open_backend
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.server.access.hosts import is_loopback
 from sglspec.server.access.sources import access_to
 from sglspec.server.application import create_app
+from sglspec.server.drain import DRAIN_SECONDS, Server
+from sglspec.server.logs import Format, Level, configure
 from sglspec.server.offer import builtin, offer, read
-from sglspec.server.service import Limits
+from sglspec.server.service import STALL_SECONDS, Limits
 from sglspec.server.storage.database import database_at
 from sglspec.tools import Tools
 
-MAX_HEADER_BYTES = 65_536
 _NO_KEYS = "Make one with `sglspec keys create OWNER`, or use 127.0.0.1, ::1 or localhost."
-DRAIN_SECONDS = 5.0
-"""How long runs may go on after the signal to stop; then they are cancelled and their streams say so."""
 
 
 def listen(
@@ -43,8 +39,13 @@ def listen(
     keys_file: str | Path | None = None,
     allow_hosts: Sequence[str] = (),
     control_tokens: bool = False,
+    drain_seconds: float = DRAIN_SECONDS,
+    stall_seconds: float = STALL_SECONDS,
+    log_format: Format = "text",
+    log_level: Level = "warning",
 ) -> None:
     """See `sglspec.server.serve`."""
+    configure(log_format, log_level)
     tools = tools or Tools()
     documents = read(builtin() if programs is None else map(Path, programs), tools)
     database = database_at(store)
@@ -59,14 +60,16 @@ def listen(
     address = f"[{host}]" if ":" in host else host
     print(f"sglspec: listening on http://{address}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
     given = {"runs": max_runs, "waiting": max_waiting}
-    limits = replace(Limits(), **{name: value for name, value in given.items() if value is not None})
+    limits = replace(
+        Limits(stall_seconds=stall_seconds), **{name: value for name, value in given.items() if value is not None}
+    )
     opener = partial(open_backend, engine=engine)
     app = create_app(
         backend, model, opener, limits=limits, tools=tools, database=database, access=access,
         control_tokens=control_tokens,
     )  # fmt: skip
     with listener:
-        Server(config(app), app).run(sockets=[listener])
+        Server(app, drain_seconds, own_process=True).run(sockets=[listener])
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -81,38 +84,4 @@ def bind(host: str, port: int) -> socket.socket:
         raise SpecError(Diagnostic("S609", message, help=help)) from None
 
 
-def config(app: FastAPI) -> uvicorn.Config:
-    """h11, because the faster parser takes headers of any size."""
-    return uvicorn.Config(
-        app,
-        http="h11",
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        ws="none",
-        lifespan="on",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(DRAIN_SECONDS) + 5,
-    )
-
-
-class Server(uvicorn.Server):
-    """Lets runs go on for a while after the signal to stop, then cancels them so that their streams end properly."""
-
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
-        super().__init__(config)
-        self._app = app
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        timer = asyncio.get_running_loop().call_later(DRAIN_SECONDS, self._cancel_all)
-        try:
-            await super().shutdown(sockets)
-        finally:
-            timer.cancel()
-
-    def _cancel_all(self) -> None:
-        self._app.state.service.runs.cancel_all()
-        self._app.state.places.cancel_all()
-
-
-__all__ = ["Server", "bind", "config", "listen"]
+__all__ = ["bind", "listen"]

@@ -11,6 +11,7 @@ from typing import Any, cast
 from starlette.responses import Response
 
 from sglspec.diagnostics import Diagnostic
+from sglspec.server.logs import request_id
 
 MAX_ERRORS = 20
 MAX_ERROR_BYTES = 15_000
@@ -30,6 +31,7 @@ TITLES = {
     "forbidden-origin": "Pages of other sites may not post here",
     "not-found": "There is nothing at this address",
     "method-not-allowed": "This address does not take this method",
+    "timeout": "The request took too long to come",
     "too-large": "The request is too large",
     "unsupported-media-type": "The body is neither JSON nor YAML",
     "misdirected": "This server does not answer to this name",
@@ -37,6 +39,8 @@ TITLES = {
     "internal": "A fault in sglspec",
     "backend-unavailable": "The model cannot be used",
     "backend-loading": "The model is not loaded yet",
+    "engine-ended": "The engine has ended",
+    "engine-stalled": "The engine is stuck",
     "busy": "Too many runs at once",
     "stopping": "The server is stopping",
     "archived": "The program is archived and takes no more runs",
@@ -75,6 +79,8 @@ class Problem(Exception):
             "status": self.status,
             "code": self.code,
         }
+        if id := request_id.get():
+            body["request_id"] = id
         if self.detail is not None:
             body["detail"] = clip(self.detail)
         if self.errors:

@@ -1,4 +1,4 @@
-"""Checking without running, and whether the server is well."""
+"""Checking a program without running it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ class CheckRoutes:
     def endpoints(self) -> list[Endpoint]:
         return [
             Endpoint("POST", "/v1/check", self.post_check, "run:adhoc", "All diagnostics of a program; nothing runs"),
-            Endpoint("GET", "/livez", self.livez, "public", "Whether the server answers"),
-            Endpoint("GET", "/readyz", self.readyz, "public", "Whether the model is loaded"),
         ]
 
     async def post_check(self, request: Request) -> Response:
@@ -40,14 +38,6 @@ class CheckRoutes:
             program, diagnostics = await programs.check(posted.source)
         shown, omitted = faces(diagnostics, MAX_REPORTED, CHECK_BYTES)
         return reply({"ok": program is not None, "diagnostics": shown, "omitted": omitted})
-
-    async def livez(self, request: Request) -> Response:
-        """Whether the server answers."""
-        return reply({"status": "alive"})
-
-    async def readyz(self, request: Request) -> Response:
-        """Whether the model is loaded."""
-        return reply({"status": "ready", "model": self._service.backend.require_ready().model_name})
 
 
 __all__ = ["CHECK_BYTES", "CheckRoutes"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from dataclasses import replace
 from functools import partial
@@ -28,7 +27,7 @@ from sglspec.server.runs.follow import follow, stored
 from sglspec.server.service import Service
 from sglspec.server.sse import EventStream, client_gone
 from sglspec.server.storage import runs as table
-from sglspec.server.storage.runs import STATES, OtherRequest, RunRow, State
+from sglspec.server.storage.runs import RUN_ID, STATES, OtherRequest, RunRow, State
 
 _INLINE = openapi.run_operation(
     openapi.content("application/json", schema=openapi.ref("Posted"))
@@ -48,7 +47,6 @@ _EVENTS = {
     "responses": openapi.answers("200", "Events", "text/event-stream", "application/json"),
 }
 _CANCEL = {"responses": openapi.answers("202", "The run, which ends soon", "application/json")}
-RUN_ID = re.compile(r"run_[0-9a-f]{28}")
 _LAST = "run_~"  # above every id
 _POLL_SECONDS = 0.25
 _MISSING_HELP = "Give it in `inputs`: beside `spec` in a JSON body, in the query with a YAML body."
@@ -125,7 +123,8 @@ class RunRoutes:
         if replayed:
             headers["Idempotency-Replayed"] = "true"
         if ask.view == "stream":
-            return EventStream(follow(self._database, run, live), live, self._service.limits.ping_seconds, headers)
+            events = follow(self._database, run, live, self._service.ending)
+            return EventStream(events, live, self._service.limits.ping_seconds, headers)
         if ask.view == "async":
             await self._wait(request, run, live, ask.wait or 0.0)
             headers["Preference-Applied"] = "respond-async" if not ask.wait else f"wait={ask.wait:g}"
@@ -145,10 +144,13 @@ class RunRoutes:
             return
         ended = live.task if live is not None else asyncio.create_task(self._ended(run))
         gone = asyncio.create_task(client_gone(request.receive))
+        leaving = asyncio.create_task(self._service.ending.wait())
+        waiting = {ended, gone, leaving} if live is None or live.waits_for_nobody else {ended, gone}
         try:
-            await asyncio.wait({ended, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
+            leaving.cancel()
             if live is None:
                 ended.cancel()
 
@@ -230,7 +232,8 @@ class RunRoutes:
             if not (seen.isascii() and seen.isdigit() and len(seen) <= 15):
                 raise Problem(400, "invalid-request", "`Last-Event-ID` is the number of an event.")
             after = int(seen)
-        return EventStream(follow(self._database, row.id, live, after), live, self._service.limits.ping_seconds)
+        events = follow(self._database, row.id, live, self._service.ending, after)
+        return EventStream(events, live, self._service.limits.ping_seconds)
 
     async def post_cancel(self, request: Request) -> Response:
         await receive_body(request, ("application/json",), optional=True)

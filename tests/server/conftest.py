@@ -19,7 +19,8 @@ from sglspec.backends.base import Backend, Delta, GenRequest, Session
 from sglspec.backends.scripted import Script, ScriptedBackend, ScriptedSession
 from sglspec.server.access import Access
 from sglspec.server.application import create_app
-from sglspec.server.listen import Server, bind, config
+from sglspec.server.drain import Server
+from sglspec.server.listen import bind
 from sglspec.server.service import Limits
 from sglspec.server.storage.database import Database, database_at
 from tests.server.postgres import binaries, server
@@ -169,7 +170,7 @@ def listening() -> Listening:
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncGenerator[httpx.AsyncClient, None]:
         listener = bind("127.0.0.1", 0)
-        http = Server(config(app), app)
+        http = Server(app, drain_seconds=1.0)
         task = asyncio.create_task(http.serve(sockets=[listener]))
         try:
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:

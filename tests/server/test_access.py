@@ -170,19 +170,18 @@ async def test_every_address_with_a_key_for_others(make_app, keys) -> None:
 
 
 async def test_every_address_in_disguise(make_app, keys) -> None:
-    other = keys.new("metrics")["Authorization"]
+    held: dict[Scope, str] = {scope: keys.new(scope)["Authorization"] for scope in ("metrics", "models")}
     app = make_app(access=keys.access())
-    plain = {path for _, _, path in addresses(app)}
-    for route, _, path in addresses(app):
+    for route, own, path in addresses(app):
         if route.need == "public":
             continue
-        for method in METHODS:
-            for form in (path, *disguises(path)):
-                if form in plain and route.need == "metrics":
-                    continue
-                assert await ask(app, method, form) == 401, (method, form)
-                status = await ask(app, method, form, ("Authorization", other))
-                assert status in (403, 404, 405), (method, form, status)
+        other = held["models" if route.need == "metrics" else "metrics"]
+        cases = [(method, path) for method in METHODS]
+        cases += [(method, form) for form in disguises(path) for method in (own, "HEAD")]
+        for method, form in cases:
+            assert await ask(app, method, form) == 401, (method, form)
+            status = await ask(app, method, form, ("Authorization", other))
+            assert status in (403, 404, 405), (method, form, status)
 
 
 async def test_only_the_path_that_is_routed_counts(make_app, keys) -> None:

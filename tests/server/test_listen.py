@@ -13,7 +13,8 @@ import pytest
 
 from sglspec.diagnostics import SpecError
 from sglspec.server import serve
-from sglspec.server.listen import Server, bind, config
+from sglspec.server.drain import Server
+from sglspec.server.listen import bind
 
 ROOT = Path(__file__).parents[2]
 GEN = "sglspec: v1\nsteps:\n  - 'Once '\n  - gen: story\n"
@@ -60,14 +61,13 @@ def test_serve_says_where_and_stops_when_told(tmp_path: Path) -> None:
             process.stderr.close()
 
 
-async def test_stopping_cancels_what_does_not_end(make_app, stuck, monkeypatch) -> None:
+async def test_stopping_cancels_what_does_not_end(make_app, stuck) -> None:
     import httpx
 
-    monkeypatch.setattr("sglspec.server.listen.DRAIN_SECONDS", 0.2)
     backend = stuck()
     app = make_app(backend)
     with bind("127.0.0.1", 0) as listener:
-        server = Server(config(app), app)
+        server = Server(app, drain_seconds=0.2)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
             request = asyncio.create_task(

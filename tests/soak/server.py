@@ -58,7 +58,8 @@ class PacedSession(ScriptedSession):
 def serve(streams: int, seconds: float, rate: float) -> None:
     """The other process: an application over the paced model; its port goes to standard output."""
     from sglspec.server.application import create_app
-    from sglspec.server.listen import Server, bind, config
+    from sglspec.server.drain import Server
+    from sglspec.server.listen import bind
     from sglspec.server.service import Limits
 
     async def opener(reference: str | None, model: str | None) -> Backend:
@@ -67,7 +68,7 @@ def serve(streams: int, seconds: float, rate: float) -> None:
     app = create_app(opener=opener, limits=Limits(runs=streams, waiting=0))
     with bind("127.0.0.1", 0) as listener:
         print(listener.getsockname()[1], flush=True)
-        Server(config(app), app).run(sockets=[listener])
+        Server(app).run(sockets=[listener])
 
 
 @dataclass(slots=True)

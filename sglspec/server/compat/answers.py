@@ -39,11 +39,14 @@ class Places:
     def __init__(self, most: int = MAX_SAMPLES) -> None:
         self.most = most
         self.taken = 0
+        self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @contextmanager
     def hold(self, count: int) -> Generator[None, None, None]:
-        """Raises Refused (503) when there is no room."""
+        """Raises Refused (503) when there is no room, and when the server stops."""
+        if self._closed:
+            raise Refused("The server is stopping.", status=503, code="stopping", headers={"Retry-After": "5"})
         if self.taken + count > self.most:
             message = f"This server makes {self.most} texts at once. Try again later."
             raise Refused(message, status=503, code="busy", headers={"Retry-After": "1"})
@@ -58,6 +61,10 @@ class Places:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def close(self) -> None:
+        """From now on nothing new is made."""
+        self._closed = True
 
     def cancel_all(self) -> None:
         for task in list(self._tasks):

@@ -42,7 +42,7 @@ class Feed:
         self._saved = -1
         self._frames: deque[Frame] = deque()
         self._visible = 0
-        self._closed = self._truncated = False
+        self._closed = self._truncated = self._left = False
         self._changed = asyncio.Event()
 
     @property
@@ -85,13 +85,23 @@ class Feed:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    @property
+    def left(self) -> bool:
+        """Whether the run goes on elsewhere."""
+        return self._left
+
+    def leave(self) -> None:
+        """Let readers go: what is to come happens in another process."""
+        self._left = True
+        self.publish()
+
     def after(self, seq: int) -> list[Frame] | None:
         """Events above a number; None when some of them are in the store only."""
         return self._between(seq, self._visible)
 
     async def wait(self, seq: int) -> None:
         """Until there is an event above a number, or there will be none."""
-        while not self.closed and seq + 1 >= self._visible:
+        while not (self.closed or self._left) and seq + 1 >= self._visible:
             await self._changed.wait()
 
     def unsaved(self) -> Chunk | None:

@@ -17,9 +17,10 @@ _CHUNKS = 64
 
 
 async def follow(
-    database: Database, run: str, live: LiveRun | None, after: int = -1
+    database: Database, run: str, live: LiveRun | None, ending: asyncio.Event, after: int = -1
 ) -> AsyncGenerator[list[Frame], None]:
-    """Events above a number as they come, those that are there together; ends after the terminal one."""
+    """Events above a number as they come, those that are there together; ends after the terminal one, and without it
+    where the run goes on in another process while this one ends."""
     while True:
         frames = live.feed.after(after) if live is not None else None
         if frames is None:
@@ -30,11 +31,15 @@ async def follow(
             if frames[-1].type in TERMINAL:
                 return
         elif live is not None and not live.task.done():
+            if live.feed.left:
+                return
             await live.feed.wait(after)
         else:
             row = await database.read(partial(table.get, run=run))
             if row is None or row.ended_already:
                 break
+            if ending.is_set():
+                return
             live = None
             await asyncio.sleep(POLL_SECONDS)
     # a reader that claims to be further than the end saw events of a process that died before it stored them

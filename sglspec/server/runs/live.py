@@ -74,6 +74,8 @@ class LiveRun:
         self.order = order
         self.feed = Feed(id)
         self.outcome: Outcome | None = None
+        self.waited: float | None = None
+        """Seconds that it waited for its turn."""
         self._slots = slots
         self._backend = backend
         self._options = options
@@ -93,6 +95,11 @@ class LiveRun:
     @property
     def begun(self) -> bool:
         return self._run is not None
+
+    @property
+    def waits_for_nobody(self) -> bool:
+        """Whether it is in the queue, and another process may run it as well."""
+        return self.order.mode == "async" and not self.begun
 
     def stop(self, state: State = "cancelled", reason: str = "") -> None:
         """Ask the run to end, once: a second request would interrupt its tidying up. reason: a sentence."""
@@ -146,7 +153,7 @@ class LiveRun:
             self._wanted = self._wanted or "cancelled"
             await self._end_unbegun()
             return
-        begun = self.feed.age
+        begun = self.waited = self.feed.age
         self._run = start(self.order.program.program, self.order.inputs, backend, self._options)
         result = asyncio.create_task(self._run.wait())
         try:

@@ -77,9 +77,22 @@ class Runs:
         self._live: dict[str, LiveRun] = {}
         self._saving = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
+        self._renewed: float | None = None
+        self.ended: Callable[[LiveRun], None] = lambda _: None
+        """Told of every run of this process that ended."""
+
+    @property
+    def unwritten_seconds(self) -> float:
+        """How long the store has taken nothing; 0 before it is used at all."""
+        return 0.0 if self._renewed is None else time.monotonic() - self._renewed
 
     def __len__(self) -> int:
         return len(self._live)
+
+    @property
+    def awaited(self) -> int:
+        """Runs that are worth waiting for before this process ends: rows of a batch can be run again."""
+        return sum(live.order.mode != "batch" for live in self._live.values())
 
     def find(self, run: str) -> LiveRun | None:
         """A run that lives in this process."""
@@ -114,10 +127,14 @@ class Runs:
             await self._database.write(lambda connection: table.ask_cancel(connection, run))
 
     def cancel_all(self, reason: str = "The server is stopping.") -> None:
-        """Ask every run to end; what was not begun of a batch is left for whoever comes next."""
+        """End what runs, and what somebody waits for; the rest, and what was not begun of a batch, is left to whoever
+        opens the store next."""
         self.closing = True
         for live in list(self._live.values()):
-            live.stop("cancelled", reason)
+            if self._database.lasting and live.waits_for_nobody:
+                live.feed.leave()
+            else:
+                live.stop("cancelled", reason)
 
     async def start(self) -> None:
         """Begin to keep the store in step. Done by the first run, if not before."""
@@ -205,6 +222,7 @@ class Runs:
     async def _renew(self) -> None:
         expires = time.time() + LEASE_SECONDS
         await self._database.write(lambda connection: table.renew(connection, self.owner, expires))
+        self._renewed = time.monotonic()
 
     async def _take_over(self) -> None:
         """Go on with what a dead process left waiting, and say of the rest that it is lost."""
@@ -263,7 +281,11 @@ class Runs:
         options = RunOptions(seed=order.seed, bounds=self._bounds, trace=order.trace, tools=self._tools)
         live = LiveRun(run, order, self.slots, self._backend.get, options, self)
         self._live[run] = live
-        live.task.add_done_callback(lambda _: self._live.pop(run, None))
+        live.task.add_done_callback(lambda _: self._gone(live))
+
+    def _gone(self, live: LiveRun) -> None:
+        self._live.pop(live.id, None)
+        self.ended(live)
 
 
 __all__ = ["LEASE_SECONDS", "Keeping", "Runs"]

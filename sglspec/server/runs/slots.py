@@ -18,6 +18,7 @@ class Slots:
         self.most_waiting = most_waiting
         self.taken = 0
         self._entering = 0
+        self._closed = False
         self._queue: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -27,6 +28,8 @@ class Slots:
     @contextmanager
     def entry(self) -> Generator[None, None, None]:
         """Holds a place while a request is on its way to become a run. Raises Problem (503) when all are taken."""
+        if self._closed:
+            raise Problem(503, "stopping", headers={"Retry-After": "5"})
         if self.taken + self.waiting + self._entering >= self.most + self.most_waiting:
             detail = f"This server runs {self.most} programs at once, and {self.most_waiting} wait. Try again later."
             raise Problem(503, "busy", detail, headers={"Retry-After": "1"})
@@ -35,6 +38,10 @@ class Slots:
             yield
         finally:
             self._entering -= 1
+
+    def close(self) -> None:
+        """From now on nothing becomes a run."""
+        self._closed = True
 
     def turn(self) -> asyncio.Future[None]:
         """Done when there is a slot, which then is the caller's until `leave`. Cancel it to leave the queue."""

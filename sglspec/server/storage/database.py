@@ -127,8 +127,10 @@ _HELP = "Give the path of an SQLite file, or `postgresql://USER:PASSWORD@HOST/NA
 def _engine(url: URL, *, writer: bool) -> Engine:
     size = 1 if writer else _READERS
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_size=size, max_overflow=0, pool_pre_ping=True)
-    engine = create_engine(url, pool_size=size, max_overflow=0, connect_args={"timeout": BUSY_SECONDS})
+        return create_engine(url, hide_parameters=True, pool_size=size, max_overflow=0, pool_pre_ping=True)
+    engine = create_engine(
+        url, hide_parameters=True, pool_size=size, max_overflow=0, connect_args={"timeout": BUSY_SECONDS}
+    )
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]

@@ -9,6 +9,7 @@ win, and a process that lost its lease cannot write any more.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from sglspec.server.storage.tables import events, idempotency, leases, runs
 State = Literal["queued", "running", "succeeded", "failed", "cancelled", "expired", "aborted"]
 Mode = Literal["sync", "stream", "async", "batch"]
 STATES: tuple[State, ...] = ("queued", "running", "succeeded", "failed", "cancelled", "expired", "aborted")
+RUN_ID = re.compile(r"run_[0-9a-f]{28}")
 LIVE: tuple[State, ...] = ("queued", "running")
 
 
@@ -267,6 +269,7 @@ def _insert(connection: Connection, chunks: Sequence[Chunk]) -> None:
 
 __all__ = [
     "LIVE",
+    "RUN_ID",
     "STATES",
     "Chunk",
     "Ending",

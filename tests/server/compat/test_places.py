@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from sglspec.runtime.limits import Bounds
-from sglspec.server.listen import Server
 
 CHAT = {"model": "default", "messages": [{"role": "user", "content": "a"}], "max_tokens": 4}
 LEGACY = {"model": "default", "prompt": "a"}
@@ -145,15 +144,13 @@ async def test_the_end_of_the_server_ends_them(make_app, stuck) -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         task = asyncio.create_task(client.post("/generate", json={"text": "a"}))
         await asyncio.wait_for(backend.started.wait(), 20)
-        Server._cancel_all(Stopping(app))  # type: ignore[arg-type]
+        app.state.places.close()
+        refused = await client.post("/generate", json={"text": "a"})
+        app.state.places.cancel_all()
         answer = await task
     assert answer.status_code == 503
     assert json.loads(answer.content)["error"]["code"] == "stopping"
-
-
-class Stopping:
-    def __init__(self, app) -> None:
-        self._app = app
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "stopping")
 
 
 async def test_keys(make_app, client_of, keys) -> None:
