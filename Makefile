@@ -58,7 +58,7 @@ checking: $(STAMP) ## time `sglspec check` of a thousand lines beyond its start
 
 conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA), clients of SGLang and OpenAI
 	@$(BIN)/python -m benchmarks.constraints --model $(MODEL) $(ARGS)
-	@SGLSPEC_COMPAT_MODEL=$(MODEL) $(BIN)/python -m pytest -q tests/server/compat
+	@SGLSPEC_COMPAT_MODEL=$(MODEL) $(BIN)/python -m pytest -q $(addprefix tests/server/compat/test_,sglang_client.py openai_client.py generate.py snippets.py)
 
 soak: $(STAMP) ## random programs with random cancels, watched for what they leave; longer with ARGS="--seconds 600"
 	@$(BIN)/python -m tests.soak.run $(ARGS)

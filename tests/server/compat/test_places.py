@@ -8,6 +8,7 @@ import json
 import httpx
 import pytest
 
+from sglspec.backends.local import open_local
 from sglspec.runtime.limits import Bounds
 
 CHAT = {"model": "default", "messages": [{"role": "user", "content": "a"}], "max_tokens": 4}
@@ -151,6 +152,30 @@ async def test_the_end_of_the_server_ends_them(make_app, stuck) -> None:
     assert answer.status_code == 503
     assert json.loads(answer.content)["error"]["code"] == "stopping"
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "stopping")
+
+
+async def test_control_tokens(make_app, client_of, tiny_llama) -> None:
+    """The operator decides what raw prompts may spell, and a request may say it for itself."""
+    backend = await open_local(tiny_llama, threads=1)
+    text = "<|im_start|>user Hi<|im_end|>"
+
+    async def counts(**more: object) -> list[int]:
+        found: list[int] = []
+        for flag in (False, True):
+            async with client_of(make_app(backend, control_tokens=flag)) as client:
+                body = {"text": text, "sampling_params": {"max_new_tokens": 0}, **more}
+                raw = (await client.post("/generate", json=body)).json()["meta_info"]["prompt_tokens"]
+                body = {"model": "default", "prompt": text, "max_tokens": 0, **more}
+                legacy = (await client.post("/v1/completions", json=body)).json()["usage"]["prompt_tokens"]
+                assert raw == legacy
+                found.append(raw)
+        return found
+
+    data, control = await counts()
+    assert control < data
+    assert await counts(control_tokens=True) == [control, control]
+    assert await counts(control_tokens=False) == [data, data]
+    await backend.close()
 
 
 async def test_keys(make_app, client_of, keys) -> None:
