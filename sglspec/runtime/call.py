@@ -82,7 +82,7 @@ class Calling:
             await self.close()
         face = error.diagnostics[0].as_dict() if error is not None else None
         name = reply_keys(self.step)[0]
-        about = {"program": self.step.call, "name": name, "path": self.path}
+        about: dict[str, Any] = {"program": self.step.call, "name": name, "path": self.path}
         self.frame.emit("call.finished", self.step.verb_node, **about, error=face)
         for name in values:
             held = self.frame.scope.held(name)

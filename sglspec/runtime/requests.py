@@ -16,7 +16,7 @@ from sglspec.analysis.constraints import (
 )
 from sglspec.analysis.grammar import ConstraintError
 from sglspec.analysis.inserted import GrammarText
-from sglspec.analysis.program import Program, Rendered
+from sglspec.analysis.plan.steps import of_inputs
 from sglspec.analysis.reasoning import read_reasoning
 from sglspec.analysis.regexes import check_stop_sizes, escape, stop_pattern
 from sglspec.analysis.sites import every_step
@@ -36,7 +36,6 @@ from sglspec.diagnostics import SpecError
 from sglspec.document.fields import Param, Text, Texts, Value
 from sglspec.document.model import Gen, Sampling, Select
 from sglspec.document.nodes import to_python
-from sglspec.expressions import Template
 from sglspec.runtime.frame import Frame
 
 DEFAULT_MAX_TOKENS = 256
@@ -313,25 +312,13 @@ async def prepare_constraints(frame: Frame) -> None:
     it uses too, and what depends on inputs alone. One that is wrong is reported where it is reached."""
     program, inserted = frame.program, frame.unit.constraints
     for step in every_step(program.spec.steps):
-        if isinstance(step, Gen) and step not in program.constraints and _of_inputs(program, step):
+        if isinstance(step, Gen) and step not in program.constraints and of_inputs(program, step):
             with suppress(SpecError):
                 constraint = await _constraint(frame, step)
                 if constraint is not None:
                     inserted[step] = constraint
     known = [constraint for one in program.all() for constraint in one.constraints.values()]
     frame.shared.backend.prepare([constraint.grammar for constraint in (*known, *inserted.values())])
-
-
-def _of_inputs(program: Program, step: Gen) -> bool:
-    """Whether a constraint with `{{ }}` reads nothing but inputs."""
-    template: Template | None = None
-    text = step.regex or step.grammar
-    if text is not None:
-        template = program.templates[text]
-    elif step.schema_ is not None:
-        compiled = program.values[step.schema_.node]
-        template = compiled.template if isinstance(compiled, Rendered) else None
-    return template is not None and not template.functions and all(n.name in program.inputs for n in template.names)
 
 
 async def _constraint(frame: Frame, step: Gen) -> Constraint | None:

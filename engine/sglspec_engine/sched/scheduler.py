@@ -161,11 +161,13 @@ class Scheduler:
         """Let a work find what others have computed on the way to their first logits. Returns whether there is any."""
         found = False
         for other in self._running:
-            lease, known = other.lease, work.known[: work.wanted_from]
-            at = lease.node.end
-            if not (other.prefilling and lease.tail_length and at < len(known) and lease.ids[at] == known[at]):
+            lease, at = other.lease, other.lease.node.end
+            if not (other.prefilling and lease.tail_length and at < work.wanted_from):
                 continue
-            if lease.node.root is work.lease.node.root and (common := common_prefix(lease.ids, known)) > at:
+            if lease.ids[at] != work.known[at] or lease.node.root is not work.lease.node.root:
+                continue
+            common = common_prefix(lease.ids, work.known[: work.wanted_from])
+            if common > at:
                 lease.publish_only(common)
                 found = True
         return found

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from sglspec.analysis.bindings import bound_names
-from sglspec.analysis.plan import forks, loops, others
+from sglspec.analysis.plan import forks, loops, others, writing
 from sglspec.analysis.plan.known import NOTHING, Unknown, Values
-from sglspec.analysis.plan.ranges import MAYBE, ONE, UNKNOWN, Length, Range
+from sglspec.analysis.plan.ranges import MAYBE, ONE, Length, Range
 from sglspec.analysis.plan.state import END, Found, Key, Pending, State, joined, latest
 from sglspec.analysis.plan.texts import Sizes
 from sglspec.analysis.program import CompiledValue, ListValue, MapValue, Program, Rendered
@@ -50,7 +50,6 @@ from sglspec.document.nodes import Node
 from sglspec.expressions import SCOPE_FUNCTIONS, truthy, value_to_text
 from sglspec.expressions.syntax import Expression, Template
 
-DEFAULT_MAX_TOKENS = 256
 PATIENCE = 20_000
 """Steps that are walked one by one; behind them loops and forks are walked once for all of their rounds."""
 
@@ -220,63 +219,11 @@ class Walk:
                 self.write(step, [str(face["content"])], True)
                 self.sizes.close(self.state)
 
-    def own_turn(self, write: Callable[[], None]) -> None:
-        """What the model writes outside of a message is one of its own in a chat."""
-        alone = self.chat and self.state.role is None
-        if alone:
-            self.sizes.open(self.state, "assistant")
-        write()
-        if alone:
-            self.sizes.close(self.state)
-
     def gen(self, step: Gen) -> None:
-        options = [getattr(step, name) for name in ("max_tokens", "min_tokens", "n", "temperature", "seed")]
-        texts = [*(step.stop.items if step.stop else ()), *(step.stop_regex.items if step.stop_regex else ())]
-        self.reads(step, step.regex, step.grammar, *options, *texts, step.schema_.node if step.schema_ else None)
-        most = self.values.sampling(step, "max_tokens", DEFAULT_MAX_TOKENS)
-        count = self.values.sampling(step, "n", 1)
-        attempts = self.values.option(step.retry.max, 1) if step.retry is not None else 1
-        one = Range.up_to(most)
-        drafts = Range(count or 1, None if count is None or attempts is None else count * attempts)
-        self.note(step, tokens=one, drafts=drafts)
-        self.own_turn(lambda: self._generate(step, one, drafts, attempts))
-        if step.retry is not None:
-            self.reads(step, step.retry.until)
-        self.bind(step.gen, NOTHING if count == 1 else Unknown(Range.exactly(count) if count else UNKNOWN))
-
-    def _generate(self, step: Gen, one: Range, drafts: Range, attempts: int | None) -> None:
-        self.sizes.flush(self.state)
-        state = self.state
-        state.begun = True
-        state.cost = state.cost.plus(generated=one * drafts, generations=drafts)
-        state.length = Length(state.length.text, state.length.written + one)
-        state.clock = state.clock.after(self.key(step), one.most, attempts)
+        writing.walk_gen(self, step)
 
     def select(self, step: Select) -> None:
-        self.reads(step, step.choices.expr, step.choices.node)
-        choices = self.values.items(step.choices)
-        self.own_turn(lambda: self._score(step, choices))
-        self.bind(step.select)
-
-    def _score(self, step: Select, choices: Any) -> None:
-        self.sizes.flush(self.state)
-        state = self.state
-        state.begun = True
-        if isinstance(choices, Unknown):
-            self.note(step, width=choices.length)
-            chosen, scored = UNKNOWN, UNKNOWN
-        else:
-            sizes = [self.sizes.text(value_to_text(choice)) for choice in cast("list[Any]", choices)]
-            self.note(step, width=Range.exactly(len(sizes)))
-            chosen = Range(min(sizes, default=0), max(sizes, default=0))
-            # Nobody asks what follows a choice's last token.
-            scored = Range.up_to(sum(sizes) - (len(sizes) if self.sizes.unit == "tokens" else 0))
-            if step.method == "unconditional":
-                scored = scored + scored
-        state.cost = state.cost.plus(choices=scored, selections=ONE)
-        state.length = Length(state.length.text + chosen, state.length.written)
-        if self.sizes.unit == "tokens":
-            state.cost = state.cost.plus(choices=Range.up_to(1))
+        writing.walk_select(self, step)
 
     def set(self, step: Set) -> None:
         for key, value in step.set.items():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 CHARACTER = 6.6
 """Width of a character, on average, in units of the picture."""
-LINE, PADDING, GAP, STEP = 15, 8, 22, 44
+LINE, PADDING, GAP, STEP, LANE = 15, 8, 22, 44, 12
 LONGEST = 60
 """Characters of a line in a box."""
 LINES = "#fef3c7"
@@ -40,12 +40,15 @@ class _Placed:
 def svg(plan: Plan) -> str:
     """The whole picture; well-formed whatever the document's texts hold."""
     found = graph(plan)
+    order = {box.id: at for at, box in enumerate(found.boxes)}
+    past = [(one, other) for one, other, kind in found.edges if kind == "next" and order[other] > order[one] + 1]
+    left = GAP + LANE * len(past)
     placed: dict[int, _Placed] = {}
     y = float(GAP)
     for box in found.boxes:
         width = max(len(_cut(line)) for line in box.lines) * CHARACTER + 2 * PADDING
         height = len(box.lines) * LINE + 2 * PADDING
-        placed[box.id] = _Placed(box, GAP + box.depth * STEP, y, width, height)
+        placed[box.id] = _Placed(box, left + box.depth * STEP, y, width, height)
         y += height + GAP
     right = max(one.x + one.width for one in placed.values())
     waits = [(one, other) for one, other, kind in found.edges if kind == "waits"]
@@ -58,10 +61,12 @@ def svg(plan: Plan) -> str:
         '<path d="M0 0L8 4L0 8z" fill="#555"/></marker></defs>',
     ]
     for one, other, kind in found.edges:
-        if kind != "waits":
+        if kind != "waits" and (one, other) not in past:
             parts.append(_down(placed[one], placed[other], kind))
+    for at, (one, other) in enumerate(past):
+        parts.append(_around(placed[one], placed[other], left - LANE * (1 + at), "next"))
     for at, (one, other) in enumerate(waits):
-        parts.append(_around(placed[one], placed[other], right + GAP * (1 + at)))
+        parts.append(_around(placed[one], placed[other], right + GAP * (1 + at), "waits"))
     parts += [_box(one) for one in placed.values()]
     return "\n".join([*parts, "</svg>"])
 
@@ -75,11 +80,13 @@ def _down(one: _Placed, other: _Placed, kind: str) -> str:
     return f'<path class="{kind}" marker-end="url(#arrow)" d="M{x:g} {one.bottom:g}V{other.y:g}"/>'
 
 
-def _around(one: _Placed, other: _Placed, x: float) -> str:
-    """From the right side of one box to that of the other, at the right of all."""
+def _around(one: _Placed, other: _Placed, x: float, kind: str) -> str:
+    """From one side of a box to the same side of another, around all that is between them."""
+    right = x > one.x
     start, end = one.y + one.height / 2, other.y + other.height / 2
-    d = f"M{one.x + one.width:g} {start:g}H{x:g}V{end:g}H{other.x + other.width:g}"
-    return f'<path class="waits" marker-end="url(#arrow)" d="{d}"/>'
+    begin, target = (one.x + one.width, other.x + other.width) if right else (one.x, other.x)
+    d = f"M{begin:g} {start:g}H{x:g}V{end:g}H{target:g}"
+    return f'<path class="{kind}" marker-end="url(#arrow)" d="{d}"/>'
 
 
 def _box(one: _Placed) -> str:
