@@ -9,11 +9,15 @@ from typing import Any
 from sglspec.analysis import later
 from sglspec.analysis.asides import walk_scratch
 from sglspec.analysis.choices import check_choices
+from sglspec.analysis.comparisons import check_comparisons, check_truth
+from sglspec.analysis.comparisons import walk as walk_expression
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.forks import walk_fork
 from sglspec.analysis.gens import GenChecker
+from sglspec.analysis.infer import infer
 from sglspec.analysis.lints import last_newline, no_comment
 from sglspec.analysis.names import Names, narrowed
+from sglspec.analysis.operations import check_operations
 from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
 from sglspec.analysis.reuse import Reuse, walk_call, walk_include
@@ -24,15 +28,13 @@ from sglspec.analysis.tooluse import walk_tool
 from sglspec.analysis.types import (
     ANY,
     STRING,
+    Lookup,
     Type,
     array,
-    check_comparisons,
-    check_condition,
-    infer,
     join_types,
+    of_all,
     of_value,
 )
-from sglspec.analysis.types import walk as walk_expression
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Expr, Items
 from sglspec.document.load import Document
@@ -106,11 +108,16 @@ class Flow:
             self.used.add(use.name)
             self.names.check_use(use, node, self.state, self.place, at_end=self.at_end)
         if isinstance(compiled, Template):
-            for expr in expressions_of(compiled):
-                self.types(check_comparisons(expr, self.lookup), node)
-                self._texts(expr, node)
+            for expr, lookup in expressions_of(compiled.body, self.lookup):
+                self._meant(expr, node, lookup)
         else:
-            self._texts(compiled.root, node)
+            self._meant(compiled.root, node, self.lookup)
+
+    def _meant(self, expr: ast.Expr, node: Scalar, lookup: Lookup) -> None:
+        """What cannot be meant of an expression, whatever its values are."""
+        self.types(check_comparisons(expr, lookup), node)
+        self.types(list(check_operations(expr, lookup)), node)
+        self._texts(expr, node)
 
     def _texts(self, expr: ast.Expr, node: Scalar) -> None:
         """`texts.name` names a text that is there."""
@@ -136,7 +143,7 @@ class Flow:
     def condition(self, expr: Expr) -> Expression | None:
         compiled = self.compiler.expression(expr)
         if compiled is not None:
-            self.types(check_condition(compiled.root, self.lookup), expr.node)
+            self.types(check_truth(compiled.root, self.lookup), expr.node)
         return compiled
 
     def value(self, node: Node) -> Type:
@@ -150,7 +157,7 @@ class Flow:
                 return of_value(value)
             case ListValue(items=items):
                 types = [self.type_of(item) for item in items]
-                return array(types[0] if types and all(t == types[0] for t in types) else ANY)
+                return array(of_all(types))
             case MapValue(entries=entries):
                 return Type("object", fields={key: self.type_of(item) for key, item in entries})
             case _:

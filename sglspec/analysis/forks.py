@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def walk_fork(flow: Flow, step: Fork) -> None:
     flow.used |= outside
     inner = [site for site in sites(step.do or []) if not site.append]
     if step.into is not None:
-        _into(flow, step, Type("object"), records=True)
+        _into(flow, step, _record(step, inner, end, variable, items), records=True)
     else:
         flow.names.gathers(step, inner, before)
         for name in dict.fromkeys(site.name for site in inner):
@@ -57,11 +58,13 @@ def _branch(flow: Flow, step: Fork, variable: Target | None, items: Type, before
 def _named(flow: Flow, step: Fork, before: State) -> None:
     """Branches with names bring their variables back plainly."""
     taken: dict[str, Site] = {}
-    for steps in (step.branches or {}).values():
+    records: dict[str, Type] = {}
+    for branch, steps in (step.branches or {}).items():
         jumps = Jumps()
         end = join(before, [flow.inside(steps, before.part(), flow.place.in_fork(None, jumps)), *jumps.continues])
         inner = {site.name: site for site in sites(steps) if not site.append}
         if step.into is not None:
+            records[branch] = _record(step, inner.values(), end, None, ANY)
             continue
         flow.names.gathers(step, inner.values(), before)
         for name, site in inner.items():
@@ -73,7 +76,17 @@ def _named(flow: Flow, step: Fork, before: State) -> None:
             if name not in flow.names.inputs and name not in flow.names.appending:
                 flow.state.bind(name, _brought_back(step, name, end), id(step))
     if step.into is not None:
-        _into(flow, step, Type("object"), records=False)
+        _into(flow, step, Type("object", fields=records, closed=True), records=False)
+
+
+def _record(step: Fork, inner: Iterable[Site], end: State, variable: Target | None, item: Type) -> Type:
+    """What a branch bound, and the fork's variable."""
+    if step.on_error == "keep":
+        return ANY
+    fields = {site.name: replace(end.bound.get(site.name, ANY), nullable=True) for site in inner}
+    if variable is not None:
+        fields[variable.name] = item
+    return Type("object", fields=fields, nullable=step.on_error == "skip", closed=True)
 
 
 def _brought_back(step: Fork, name: str, end: State) -> Type:

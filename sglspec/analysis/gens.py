@@ -81,7 +81,7 @@ class GenChecker:
             except ConstraintError as error:
                 if error.code != "S505" or gen not in self.faulty:
                     self._fault(error, gen.at("fields"), fields=True)
-            return Type("object", fields={name: of_decl(decl) for name, decl in gen.fields.items()})
+            return Type("object", fields={name: of_decl(decl) for name, decl in gen.fields.items()}, closed=True)
         if gen.schema_ is not None:
             return self._schema(gen, gen.schema_.node)
         if gen.type is not None:

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sglspec.analysis.choices import check_cases
+from sglspec.analysis.infer import infer
 from sglspec.analysis.names import narrowed
 from sglspec.analysis.scopes import Jumps, State, join
 from sglspec.analysis.sites import sites
-from sglspec.analysis.types import ANY, Type, check_comparisons, infer
+from sglspec.analysis.types import ANY, Type
 from sglspec.document.fields import Target
 from sglspec.document.model import AnyStep, For, If, Match, While
+from sglspec.expressions import ast
 
 if TYPE_CHECKING:
     from sglspec.analysis.flow import Flow
@@ -32,6 +34,8 @@ def walk_if(flow: Flow, step: If) -> None:
             known(flow, yes, name)
         for name in if_false:
             known(flow, no, name)
+        if isinstance(compiled.root, ast.Literal):  # one arm is never taken
+            (no if compiled.root.value else yes).alive = False
     ends = [flow.inside(step.then, yes, flow.place), flow.inside(step.orelse or [], no, flow.place)]
     flow.state = join(flow.state, ends)
 
@@ -39,7 +43,6 @@ def walk_if(flow: Flow, step: If) -> None:
 def walk_match(flow: Flow, step: Match) -> None:
     compiled = flow.compiler.expression(step.subject)
     if compiled is not None:
-        flow.types(check_comparisons(compiled.root, flow.lookup), step.subject.node)
         check_cases(flow.document, flow.report, step, infer(compiled.root, flow.lookup))
     blocks = [*step.cases.values(), *([step.orelse] if step.orelse is not None else [])]
     ends = [flow.inside(block, flow.state.part(), flow.place) for block in blocks]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Sequence as SequenceABC
 from dataclasses import dataclass, field
 
+from sglspec.analysis.infer import infer
 from sglspec.analysis.patterns import insert_patterns
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
+from sglspec.analysis.types import ANY, Lookup
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Expr, Items, Param, Text, Texts
 from sglspec.document.load import Document
@@ -157,21 +160,31 @@ class Compiler:
         self.report.add(self.document.diagnostic("S256", message, node, help=help))
 
 
-def expressions_of(template: Template) -> list[ast.Expr]:
-    """Every top-level expression of a template."""
-    out: list[ast.Expr] = []
-    waiting: list[ast.Stmt] = list(template.body)
-    for statement in waiting:  # grows while it is walked
+def expressions_of(body: SequenceABC[ast.Stmt], lookup: Lookup) -> Iterator[tuple[ast.Expr, Lookup]]:
+    """Every top-level expression of a template, with the types of the names where it stands."""
+    for statement in body:
         match statement:
             case ast.Output(value=value):
-                out.append(value)
+                yield value, lookup
             case ast.If(branches=branches):
                 for branch in branches:
-                    out += [branch.test] if branch.test is not None else []
-                    waiting.extend(branch.body)
+                    if branch.test is not None:
+                        yield branch.test, lookup
+                    yield from expressions_of(branch.body, lookup)
             case ast.For(items=items, filter=test):
-                # what its variable shadows is not known here, so the body is left alone
-                out += [items, *([test] if test is not None else [])]
-            case _:
+                yield items, lookup
+                inner = _within(statement, lookup)
+                if test is not None:
+                    yield test, inner
+                yield from expressions_of(statement.body, inner)
+                yield from expressions_of(statement.otherwise, lookup)
+            case ast.Text():
                 pass
-    return out
+
+
+def _within(loop: ast.For, lookup: Lookup) -> Lookup:
+    """The types of names inside of a `{% for %}`."""
+    listed = infer(loop.items, lookup)
+    items = (listed.items if listed.kind == "array" else None) or ANY
+    targets = {target.name: items if len(loop.targets) == 1 else ANY for target in loop.targets} | {"loop": ANY}
+    return lambda name: targets[name] if name in targets else lookup(name)

@@ -1,17 +1,15 @@
-"""What is known about the types of values, as far as it is cheap: enough to catch comparisons that cannot be true."""
+"""Types of values, as far as they are known before a run."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Literal, cast
 
 from sglspec.analysis.declarations import ROLES, type_of
 from sglspec.document.model import Decl
 from sglspec.document.nodes import to_python
-from sglspec.expressions import ast
-from sglspec.expressions.names import children
 
 Kind = Literal["string", "integer", "number", "boolean", "array", "object", "null", "any"]
 
@@ -20,7 +18,8 @@ Kind = Literal["string", "integer", "number", "boolean", "array", "object", "nul
 class Type:
     """A kind, and where it is known the closed set of values, the type of items, or the types of fields.
 
-    `nullable` values are null at times; nothing that depends on never being null is concluded from them.
+    `nullable` values are null at times; nothing that depends on never being null is concluded from them. Of a `closed`
+    object all fields are known.
     """
 
     kind: Kind
@@ -28,6 +27,7 @@ class Type:
     items: Type | None = None
     fields: Mapping[str, Type] | None = None
     nullable: bool = False
+    closed: bool = False
 
 
 ANY = Type("any")
@@ -36,16 +36,6 @@ INTEGER = Type("integer")
 NUMBER = Type("number")
 BOOLEAN = Type("boolean")
 Lookup = Callable[[str], Type]
-
-_RESULTS: Mapping[str, Type] = {
-    "len": INTEGER, "length": INTEGER, "count": INTEGER, "int": INTEGER, "float": NUMBER, "bool": BOOLEAN,
-    "str": STRING, "to_json": STRING, "upper": STRING, "lower": STRING, "strip": STRING, "trim": STRING,
-    "title": STRING, "join": STRING, "replace": STRING, "startswith": BOOLEAN, "endswith": BOOLEAN,
-    "contains": BOOLEAN, "any": BOOLEAN, "all": BOOLEAN, "bullets": STRING, "indent": STRING, "format": STRING,
-    "transcript": STRING, "split": Type("array", items=STRING), "lines": Type("array", items=STRING),
-    "range": Type("array", items=INTEGER),
-}  # fmt: skip
-"""Results of library functions; the rest is `any`."""
 
 
 def array(items: Type = ANY) -> Type:
@@ -64,7 +54,13 @@ def join_types(a: Type, b: Type) -> Type:
     nullable = a.nullable or b.nullable
     choices = a.choices + b.choices if a.choices is not None and b.choices is not None else None
     items = join_types(a.items, b.items) if a.items is not None and b.items is not None else None
-    return Type(a.kind, choices, items, None, nullable)
+    fields = None
+    if a.fields is not None and b.fields is not None:
+        fields = {name: join_types(a.fields[name], b.fields[name]) for name in a.fields if name in b.fields}
+    closed = (
+        a.closed and b.closed and a.fields is not None and b.fields is not None and a.fields.keys() == b.fields.keys()
+    )
+    return Type(a.kind, choices, items, fields, nullable, closed)
 
 
 def of_value(value: Any) -> Type:
@@ -81,12 +77,19 @@ def of_value(value: Any) -> Type:
         case str():
             return STRING
         case list():
-            return array()
+            return array(of_all(of_value(item) for item in cast("list[Any]", value)))
         case _:
-            return Type("object")
+            fields = {str(name): of_value(item) for name, item in cast("dict[str, Any]", value).items()}
+            return Type("object", fields=fields)
 
 
-MESSAGE = Type("object", fields={"role": Type("string", choices=ROLES), "content": STRING})
+def of_all(types: Iterable[Type]) -> Type:
+    """What is true of all; of none nothing is known."""
+    every = list(types)
+    return reduce(join_types, every) if every else ANY
+
+
+MESSAGE = Type("object", closed=True, fields={"role": Type("string", choices=ROLES), "content": STRING})
 
 
 def of_choices(values: list[Any]) -> Type:
@@ -112,7 +115,7 @@ def of_decl(decl: Decl) -> Type:
         return ANY
     fields = {name: of_decl(inner) for name, inner in decl.properties.items()} if decl.properties is not None else None
     items = of_decl(decl.items) if decl.items is not None else None
-    return Type(cast("Kind", kind), None, items, fields, nullable)
+    return Type(cast("Kind", kind), None, items, fields, nullable, closed=fields is not None)
 
 
 def of_schema(schema: Mapping[str, Any]) -> Type:
@@ -134,160 +137,6 @@ def of_schema(schema: Mapping[str, Any]) -> Type:
             for name, s in typed.items()
         }
     items = schema.get("items")
-    return Type(kind, None, of_schema(cast("dict[str, Any]", items)) if isinstance(items, dict) else None, fields)
-
-
-def infer(expr: ast.Expr, lookup: Lookup) -> Type:
-    """The type of an expression."""
-    match expr:
-        case ast.Name(name=name):
-            return lookup(name)
-        case ast.Literal(value=value):
-            return of_value(value)
-        case ast.ListLit(items=items):
-            types = [infer(item, lookup) for item in items]
-            return array(types[0] if types and all(t == types[0] for t in types) else ANY)
-        case ast.MapLit():
-            return Type("object")
-        case ast.Attribute(value=value, name=name):
-            owner = infer(value, lookup)
-            return owner.fields.get(name, ANY) if owner.fields is not None and not owner.nullable else ANY
-        case ast.Index(value=value, index=index):
-            owner = infer(value, lookup)
-            if owner.kind == "array" and infer(index, lookup).kind == "integer":
-                return replace(owner.items or ANY, nullable=True)
-            return ANY
-        case ast.Call(function=function) | ast.Filter(function=function):
-            return _RESULTS.get(function, ANY)
-        case ast.Compare() | ast.Test():
-            return BOOLEAN
-        case ast.Unary(op="not"):
-            return BOOLEAN
-        case ast.Concat():
-            return STRING
-        case ast.Conditional(body=body, otherwise=otherwise) if otherwise is not None:
-            return join_types(infer(body, lookup), infer(otherwise, lookup))
-        case _:
-            return ANY
-
-
-@dataclass(frozen=True, slots=True)
-class TypeProblem:
-    """Something that cannot be meant, at offsets into the expression."""
-
-    code: str
-    message: str
-    start: int
-    end: int
-    help: str | None = None
-
-
-def check_condition(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
-    """A whole condition: also a chosen text as such is a problem there."""
-    return [*_truth(expr, lookup), *check_comparisons(expr, lookup)]
-
-
-def check_comparisons(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
-    """Comparisons anywhere in an expression that can never be true (or never false)."""
-    out: list[TypeProblem] = []
-    for node in walk(expr):
-        if isinstance(node, ast.Compare) and len(node.rest) == 1:
-            op, right = node.rest[0]
-            problem = _comparison(node.first, op, right, lookup)
-            if problem is not None:
-                out.append(problem)
-        elif isinstance(node, ast.Unary) and node.op == "not":
-            out += _truth(node.operand, lookup)
-        elif isinstance(node, ast.Conditional):
-            out += _truth(node.test, lookup)
-    return out
-
-
-def walk(expr: ast.Expr) -> list[ast.Expr]:
-    """Every expression inside an expression, itself included."""
-    out = [expr]
-    for node in out:  # grows while it is walked
-        out.extend(children(node))
-    return out
-
-
-def _truth(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
-    if isinstance(expr, ast.Logical):
-        return [problem for operand in expr.operands for problem in _truth(operand, lookup)]
-    if not isinstance(expr, (ast.Name, ast.Attribute)):
-        return []
-    type = infer(expr, lookup)
-    if type.kind != "string" or type.choices is None or type.nullable or "" in type.choices:
-        return []
-    shown = expr.name if isinstance(expr, ast.Name) else f"….{expr.name}"
-    choices = ", ".join(_shown(choice) for choice in type.choices[:6])
-    message = f"`{shown}` is one of {choices}: as a condition every one of them counts as true"
-    first = type.choices[0]
-    return [TypeProblem("S404", message, expr.start, expr.end, f"Compare it: `{shown} == {_shown(first)}`.")]
-
-
-def _comparison(left: ast.Expr, op: str, right: ast.Expr, lookup: Lookup) -> TypeProblem | None:
-    if op in ("in", "not in"):
-        if isinstance(right, ast.ListLit):
-            for item in right.items:
-                if problem := _equality(left, item, lookup):
-                    return problem
-        return None
-    if op not in ("==", "!="):
-        return None
-    return _equality(left, right, lookup) or _equality(right, left, lookup)
-
-
-def _equality(variable: ast.Expr, constant: ast.Expr, lookup: Lookup) -> TypeProblem | None:
-    if not isinstance(constant, ast.Literal) or constant.value is None or isinstance(variable, ast.Literal):
-        return None
-    type, value = infer(variable, lookup), constant.value
-    if type.choices is not None:
-        if any(_equal(choice, value) for choice in type.choices):
-            return None
-        choices = ", ".join(_shown(choice) for choice in type.choices[:8])
-        message = f"this can never be {_shown(value)}: it is one of {choices}"
-        return TypeProblem("S405", message, constant.start, constant.end, _near_choice(value, type.choices))
-    other = of_value(value).kind
-    numeric = ("integer", "number")
-    if type.kind in ("any", "null") or type.kind == other or (type.kind in numeric and other in numeric):
-        return None
-    message = f"{_WORDS[type.kind]} is never equal to {_WORDS[other]}"
-    help = None
-    if other == "string" and type.kind in ("boolean", *numeric) and str(value) in _LITERALS(str(value)):
-        help = f"Write {value} without quotes."
-    elif other == "boolean" and type.kind == "string":
-        help = f'Write "{str(value).lower()}" in quotes, if the text is meant.'
-    return TypeProblem("S405", message, constant.start, constant.end, help)
-
-
-def _LITERALS(text: str) -> tuple[str, ...]:
-    stripped = text.lstrip("-").replace(".", "", 1)
-    return (text,) if text in ("true", "false") or stripped.isdigit() else ()
-
-
-_WORDS = {
-    "string": "a text", "integer": "a number", "number": "a number", "boolean": "true or false", "array": "a list",
-    "object": "an object", "null": "null", "any": "a value",
-}  # fmt: skip
-
-
-def _equal(choice: Any, value: Any) -> bool:
-    return choice == value and isinstance(choice, bool) == isinstance(value, bool)
-
-
-def _near_choice(value: Any, choices: tuple[Any, ...]) -> str | None:
-    from sglspec.analysis.declarations import nearest
-
-    texts = [choice for choice in choices if isinstance(choice, str)]
-    if isinstance(value, bool):
-        word = {True: "yes", False: "no"}[value] if "yes" in texts or "no" in texts else str(value).lower()
-        return f'Write "{word}" in quotes.' if word in texts else None
-    if not isinstance(value, str):
-        return f'Write "{value}" in quotes.' if str(value) in texts else None
-    close = nearest(value.strip(), texts)
-    return f"Did you mean {_shown(close)}?" if close is not None else None
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    of_items = of_schema(cast("dict[str, Any]", items)) if isinstance(items, dict) else None
+    closed = fields is not None and schema.get("additionalProperties") is False and "patternProperties" not in schema
+    return Type(kind, None, of_items, fields, closed=closed)

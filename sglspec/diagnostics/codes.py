@@ -84,6 +84,7 @@ CODES: dict[str, Code] = _table(
     ("S406", "function-arguments", "A function or tool called with wrong arguments"),
     ("S407", "unknown-type", "An unknown type word"),
     ("S408", "wrong-type", "A value of the wrong type"),
+    ("S409", "unknown-field", "A field that the value does not have"),
     ("S410", "bound-input", "An input that is given although it is bound"),
     ("S411", "bad-row", "A row of a batch that cannot be read"),
     ("S412", "no-examples", "Rows that cannot serve as examples"),

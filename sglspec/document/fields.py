@@ -193,7 +193,7 @@ def to_target(node: object) -> Target:
     scalar = as_scalar(node, "a variable name")
     if scalar.value is None:
         raise PydanticCustomError("missing_text", "a variable name is missing here")
-    text = scalar.text
+    text = scalar.text.lower() if isinstance(scalar.value, bool) else scalar.text  # `TRUE` is a word like `true`
     append = text.endswith("[]")
     return Target(check_name(text[:-2] if append else text, "variable name"), append, scalar)
 

@@ -260,6 +260,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("gen after a concatenated fork", "S209", "steps:\n  - user: x\n  - fork: 2\n    do:\n      - user: '{{ loop.index }}'\n      - gen: a\n    join: concat\n  - §gen: b\n"),
     # -- what mutated documents found ----------------------------------------------------------------------------
     ("null as a condition", "S206", "steps:\n  - §if: null\n    then: a\n"),
+    ("a boolean as a variable", "S211", "steps:\n  - gen: §TRUE\n"),
     ("a space in a variable", "S211", "steps:\n  - gen: §\" x\"\n"),
     ("a name that a fault hides, in quotes", "S201", "steps: [{scratch: [{capture: x, §fro: a, do: [b]}], export: [\"x\"]}, \"{{ x }}\"]\n"),
 ]  # fmt: skip
