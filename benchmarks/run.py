@@ -94,6 +94,7 @@ def measure(workload: Workload, systems: Sequence[System], texts: Texts, options
 
 
 def _once(system: System, case: Case, timing: Timing) -> Answer | None:
+    system.prepare(case)
     busy, own, began = _machine_seconds(), _own_seconds(), time.perf_counter()
     answer = system.run(case)
     seconds, used = time.perf_counter() - began, _own_seconds() - own

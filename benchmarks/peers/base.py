@@ -13,6 +13,10 @@ class System(ABC):
     name: str
     exact: bool = False
 
+    def prepare(self, case: Case) -> None:
+        """What is done for a case before the clock starts."""
+        return
+
     @abstractmethod
     def run(self, case: Case) -> Answer | None:
         """Answer a case with nothing cached from before; None if it cannot."""

@@ -25,6 +25,11 @@ class Ours(System):
         self._runner = asyncio.Runner()
         self._lengths: list[int] = []
 
+    def prepare(self, case: Case) -> None:
+        """See `System.prepare`."""
+        if isinstance(case, Choosing) and case.warm:
+            self._runner.run(case.read(self.engine))
+
     def run(self, case: Case) -> Answer:
         """See `System.run`. Facts: tokens computed, and the share of the time that was not spent in the model."""
         before, began = self.engine.metrics, time.perf_counter()
@@ -56,6 +61,10 @@ class OneByOne(System):
         self._ours = ours
         self.name = f"{ours.name}, one by one"
         self.exact = ours.exact
+
+    def prepare(self, case: Case) -> None:
+        """See `System.prepare`."""
+        self._ours.prepare(case)
 
     def run(self, case: Case) -> Answer | None:
         """See `System.run`."""

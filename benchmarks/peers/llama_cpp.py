@@ -50,7 +50,7 @@ class LlamaCpp(System):
         """See `System.run`."""
         self._c.llama_memory_clear(self._memory, True)
         if isinstance(case, Choosing):
-            return self._choose(case)
+            return None if case.warm else self._choose(case)
         return self._generate(case) if isinstance(case, Generation) else None
 
     def close(self) -> None:

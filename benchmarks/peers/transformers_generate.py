@@ -31,6 +31,8 @@ class Transformers(System):
     @torch.inference_mode()
     def run(self, case: Case) -> Answer | None:
         """See `System.run`."""
+        if isinstance(case, Choosing) and case.warm:
+            return None
         if isinstance(case, Choosing):
             return self._choose(case)
         if not isinstance(case, Generation):

@@ -7,7 +7,7 @@ from benchmarks.workloads.fork import Fork
 from benchmarks.workloads.json_schema import JsonSchema
 from benchmarks.workloads.prefill import Prefill
 from benchmarks.workloads.prefix import Prefix
-from benchmarks.workloads.select import SelectMany, SelectRows
+from benchmarks.workloads.select import SelectKnown, SelectMany, SelectRows
 from benchmarks.workloads.single import Single
 from benchmarks.workloads.streams import Streams
 
@@ -22,6 +22,7 @@ WORKLOADS: dict[str, Workload] = {
         Prefix(),
         JsonSchema(),
         SelectMany(),
+        SelectKnown(),
         SelectRows(),
     )
 }

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.workloads.base import NAMES, VERBS, Answer, Case, Ids, Texts, Workload, sentence
 from sglspec_engine.engine import Engine
-from sglspec_engine.types import Scores, TextSegment
+from sglspec_engine.types import GenRequest, Scores, TextSegment
 
 
 @dataclass(frozen=True)
 class Choosing(Case):
     """Rows, each with its context and choices as text and as ids; `shared` leading tokens of all contexts agree.
 
-    A choice is scored by the mean log-probability of its tokens.
+    A choice is scored by the mean log-probability of its tokens. warm: the contexts are computed before the clock
+    starts.
     """
 
     texts: tuple[str, ...]
@@ -24,6 +25,16 @@ class Choosing(Case):
     contexts: tuple[Ids, ...]
     choice_ids: tuple[tuple[Ids, ...], ...]
     shared: int
+    warm: bool = False
+
+    async def read(self, engine: Engine) -> None:
+        """Compute the contexts, for the prefix cache."""
+        for text in self.texts:
+            session = engine.open()
+            await session.extend([TextSegment(text)])
+            async for _ in session.generate(GenRequest(max_tokens=0)):
+                pass
+            await session.close()
 
     async def ours(self, engine: Engine) -> Answer:
         """All rows at once."""
@@ -81,6 +92,17 @@ class SelectMany(Workload):
         pairs = [f" {name} {verb} it" for name in NAMES for verb in VERBS]
         choices = random.Random(variant).sample(pairs, count)
         return _choosing(texts, [context], [tuple(choices)], length - 1)
+
+
+class SelectKnown(SelectMany):
+    """What the choices cost beyond their context."""
+
+    name = "select50known"
+    title = "select among 50 choices after 600 tokens that are computed already"
+
+    def case(self, texts: Texts, variant: int, quick: bool) -> Choosing:
+        """See `Workload.case`."""
+        return replace(super().case(texts, 1000 + variant, quick), warm=True)
 
 
 def _choosing(texts: Texts, contexts: Sequence[str], choices: Sequence[tuple[str, ...]], shared: int) -> Choosing:
