@@ -14,10 +14,11 @@ from sglspec.analysis.plan.state import Clock, latest
 from sglspec.analysis.program import Program
 from sglspec.backends.scripted import ScriptedBackend
 from sglspec.diagnostics import Report, SpecError
-from sglspec.document.read import read_source
-from sglspec.runtime.run import RunOptions, execute
+from sglspec.document.read import read_source, source_from_text
+from sglspec.runtime.run import RunOptions, execute, start
 from tests.runtime.fake import program
 from tests.test_end_to_end import DOCUMENTS, checked, inputs_of
+from tests.test_language_rules import CASES, source_of
 
 
 def planned(text: str, **given: Any) -> Plan:
@@ -297,6 +298,34 @@ steps:
     assert result.status == "succeeded", result.error
     found = plan(main, given)
     assert found.cost.generations == Range(2, 10) and found.cost.branches == Range(2, 6)
+
+
+async def test_no_run_of_a_rule_exceeds_its_plan() -> None:
+    """The small programs of the language's rules, on their replies: what happens is within the bounds."""
+    compared = 0
+    for case in CASES:
+        report = Report("rule.yaml")
+        try:
+            main = load_program(source_from_text(source_of(case)[0], "rule.yaml"), report)
+            if main is None or report.has_errors:
+                continue
+            given = case.get("inputs") or {}
+            run = start(main, given, ScriptedBackend(case.get("replies") or {}), RunOptions(seed=0))
+        except SpecError:
+            continue
+        result, cost = await run.wait(), plan(main, given).cost
+        types = [event.type for event in run.log.events]
+        for started, bound in (
+            (types.count("generated"), cost.generations),
+            (types.count("selected"), cost.selections),
+            (types.count("branch.started") + types.count("call.started"), cost.branches),
+        ):
+            assert bound.most is None or started <= bound.most, (case["rule"], started, bound)
+        if result.status == "succeeded":
+            assert types.count("selected") >= cost.selections.least
+            assert types.count("branch.started") + types.count("call.started") >= cost.branches.least
+        compared += 1
+    assert compared > 200
 
 
 def test_many_rounds_take_no_time() -> None:
