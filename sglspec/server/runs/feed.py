@@ -14,7 +14,7 @@ from sglspec.server.problems import to_json
 from sglspec.server.storage.runs import Chunk
 
 TERMINAL = ("run.succeeded", "run.failed", "run.cancelled", "run.expired", "run.aborted")
-KEPT_BYTES = 262_144
+KEPT_BYTES = 65_536
 """Of the newest events, what stays in memory; readers that are further behind read the store."""
 MOST_BYTES = 16 * 2**20
 """Of all events of a run. After so many only the terminal event is added."""
