@@ -27,6 +27,7 @@ from sglspec.server.problems import Problem
 from sglspec.server.routes_batches import BatchRoutes
 from sglspec.server.routes_checks import CheckRoutes
 from sglspec.server.routes_health import HealthRoutes
+from sglspec.server.routes_page import PageRoutes
 from sglspec.server.routes_programs import ProgramRoutes
 from sglspec.server.routes_runs import RunRoutes
 from sglspec.server.service import Limits, Service
@@ -97,6 +98,7 @@ def endpoints(service: Service, places: Places, *, control_tokens: bool) -> Iter
     yield from OpenAIRoutes(service, places, grammars, control=control_tokens).endpoints()
     yield from SGLangRoutes(service, places, grammars, control=control_tokens).endpoints()
     yield from HealthRoutes(service).endpoints()
+    yield from PageRoutes().endpoints()
 
 
 def _description(listed: list[Endpoint]) -> Handler:

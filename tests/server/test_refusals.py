@@ -212,7 +212,6 @@ async def test_errors_are_capped_and_do_not_repeat_the_input(make_app, client_of
 
 async def test_other_addresses_and_methods(make_app, client_of) -> None:
     async with client_of(make_app()) as client:
-        check_problem(await client.get("/"), 404, "not-found")
         check_problem(await client.get("/docs"), 404, "not-found")
         wrong = await client.get("/v1/check")
         check_problem(wrong, 405, "method-not-allowed")
