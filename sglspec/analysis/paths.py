@@ -64,7 +64,8 @@ def walk_while(flow: Flow, step: While) -> None:
     compiled = flow.condition(step.condition)
     flow.place = outer
     given = narrowed(compiled.root)[0] if compiled is not None else set[str]()
-    _loop(flow, step.do, None, ANY, at_least_once=False, given=given)
+    never = compiled is not None and isinstance(compiled.root, ast.Literal) and not compiled.root.value
+    _loop(flow, step.do, None, ANY, at_least_once=False, given=given, never=never)
 
 
 def _loop(
@@ -75,10 +76,12 @@ def _loop(
     *,
     at_least_once: bool,
     given: set[str] | None = None,
+    never: bool = False,
 ) -> None:
     flow.state.may_change(binders(do))
     jumps = Jumps()
     body = flow.state.part()
+    body.alive = body.alive and not never
     for name in given or ():
         known(flow, body, name)
     if variable is not None:
