@@ -71,8 +71,8 @@ def test_an_error_that_is_expected(tested, error: str):
 
 
 def test_the_code_that_caused_an_error_counts(cli, write):
-    steps = 'sglspec: v1\nsteps:\n  - gen: x\n  - "{{ x.y }}"\n'
-    write("a.sglspec.yaml", steps + "tests:\n  - {replies: {x: no number}, error: S408}\n")
+    steps = 'sglspec: v1\nsteps:\n  - gen: x\n  - "{{ (x | from_json).y }}"\n'
+    write("a.sglspec.yaml", steps + "tests:\n  - {replies: {x: '3'}, error: S408}\n")
     assert cli("test", "a.sglspec.yaml").code == 0
 
 
