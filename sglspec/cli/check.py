@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 class Format(StrEnum):
     text = "text"
     json = "json"
+    sarif = "sarif"
+    github = "github"
 
 
 def check(
     paths: DocumentPaths,
     format: Annotated[
-        str, typer.Option("--format", metavar="text|json", help="How to print what was found.")
+        str, typer.Option("--format", metavar="text|json|sarif|github", help="How to print what was found.")
     ] = Format.text.value,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     backend: Annotated[
@@ -58,15 +60,10 @@ def check(
     # what is wrong with a document that several use is said once
     found = list(dict.fromkeys(problem for _, problems in checked for problem in problems))
     faulty = sum(any(p.severity == "error" or strict for p in problems) for _, problems in checked)
-    if face is Format.json:
-        from sglspec.diagnostics import MAX_REPORTED
-        from sglspec.diagnostics.render import render_json
-
-        put(render_json(found[:MAX_REPORTED]))
-        if len(found) > MAX_REPORTED:
-            note(f"sglspec: and {len(found) - MAX_REPORTED} more, not listed")
-    else:
+    if face is Format.text:
         put(texts.render(found, sys.stdout) + _summary(len(files), faulty, clean=not found))
+    else:
+        _print_records(face, found)
     code = document_code(found)
     raise typer.Exit(NO if code == OK and strict and found else code)
 
@@ -117,6 +114,29 @@ def _ask(
     except SpecError as error:
         texts.complain(error.diagnostics)
         raise typer.Exit(backend_code(error.diagnostics)) from None
+
+
+def _print_records(face: Format, found: Sequence[Diagnostic]) -> None:
+    """The faces for programs."""
+    from sglspec.diagnostics import MAX_REPORTED
+
+    first = found[:MAX_REPORTED]
+    if face is Format.json:
+        from sglspec.diagnostics.render import render_json
+
+        put(render_json(first))
+    elif face is Format.sarif:
+        from sglspec import __version__
+        from sglspec.diagnostics.annotations import render_sarif
+
+        put(render_sarif(first, __version__))
+    else:
+        from sglspec.diagnostics.annotations import render_github
+
+        if first:
+            put(render_github(first))
+    if len(found) > MAX_REPORTED:
+        note(f"sglspec: and {len(found) - MAX_REPORTED} more, not listed")
 
 
 def _summary(documents: int, faulty: int, *, clean: bool) -> str:

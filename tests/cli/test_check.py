@@ -143,3 +143,15 @@ def test_a_mistake_in_a_document_that_two_use_is_shown_once_with_its_text(cli, w
     done = cli("check", "one.yaml", "two.yaml")
     assert done.out.count("S201") == 1
     assert "part.yaml:4:5" in done.out and "4 |     max_token: 3" in done.out
+
+
+def test_faces_for_code_review(cli, write):
+    write("wrong.yaml", WRONG)
+    done = cli("check", "--format", "sarif", "wrong.yaml")
+    (found,) = json.loads(done.out)["runs"][0]["results"]
+    assert (done.code, found["ruleId"]) == (1, "S201")
+    done = cli("check", "--format", "github", "wrong.yaml")
+    assert done.code == 1
+    assert done.out.startswith("::error file=wrong.yaml,line=4,col=5,endLine=4,endColumn=13,title=S201::")
+    write("hello.yaml", HELLO)
+    assert cli("check", "--format", "github", "hello.yaml").out == ""

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from sglspec.analysis import Program, load_program
 from sglspec.diagnostics import Diagnostic, Report, SpecError
+from sglspec.diagnostics.annotations import render_github, render_sarif
 from sglspec.diagnostics.render import render_json, render_text
 from sglspec.document.edit import format_source
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, Source, to_python
@@ -99,6 +100,9 @@ def _diagnostics(found: Iterable[Diagnostic], source: Source) -> None:
         render_text(found, texts, color=width == 20, width=width).encode()
     faces = json.loads(render_json(found).encode())
     _expect([face["code"] for face in faces] == [one.code for one in found], "the JSON face lists others")
+    results = json.loads(render_sarif(found, "1").encode())["runs"][0]["results"]
+    _expect([face["ruleId"] for face in results] == [one.code for one in found], "the SARIF face lists others")
+    _expect(render_github(found).encode().count(b"\n") == len(found), "the face for GitHub is not one line each")
 
 
 def _layout(source: Source, program: Program | None, checked: list[Diagnostic]) -> bool:
