@@ -65,7 +65,9 @@ def given_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[RawRow]:
 
 def _json_row(line: bytes, place: str) -> RawRow:
     try:
-        value: Any = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant)
+        value: Any = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant, object_pairs_hook=_object)
+        if b"\\u" in line:
+            _no_half_characters(value)
     except (ValueError, RecursionError) as error:
         return _bad(f"the line is not JSON: {error}", place, line)
     if not isinstance(value, dict):
@@ -75,6 +77,22 @@ def _json_row(line: bytes, place: str) -> RawRow:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key `{next(name for name in names if names.count(name) > 1)}` is written twice")
+    return made
+
+
+def _no_half_characters(value: Any) -> None:
+    """Surrogates without their other half are no text, and no tokenizer takes them."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text has half of a character") from None
 
 
 def _json_lines(path: Path) -> Iterator[RawRow]:
@@ -87,6 +105,8 @@ def _csv(path: Path) -> Iterator[RawRow]:
     with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         head = next(reader, None)
+        if head is not None and (twice := [name for name in head if name and head.count(name) > 1]):
+            raise SpecError(Diagnostic("S411", f"Two columns have the name `{twice[0]}`.", file=f"{path}:1"))
         while head is not None:
             try:
                 cells = next(reader)

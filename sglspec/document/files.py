@@ -21,6 +21,11 @@ MAX_FILES = 100
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _GRANT = "Whoever runs the document grants folders; on the command line with `--root FOLDER`."
 
+_NO_FOLDER = (
+    "Programs of a server read no files; a document from standard input does with `--root FOLDER`. "
+    "Write what it needs into the document."
+)
+
 
 class PathFault(Exception):
     """A path that cannot be followed. `code`: S100, S109, S120, S121."""
@@ -73,7 +78,7 @@ class Files:
         """The file that a path means. Raises PathFault."""
         _check_form(path)
         if folder is None:
-            raise PathFault("S121", f"this document may read no files, and `{path}` is one", _GRANT)
+            raise PathFault("S121", f"this document may read no files, and `{path}` is one", _NO_FOLDER)
         try:
             real = (folder.path / path).resolve()
         except (OSError, RuntimeError, ValueError):  # links in a circle, a name that is too long

@@ -214,7 +214,7 @@ class RunRoutes:
             if not row.ended_already:
                 raise Problem(409, "not-ended", "The run has not ended yet: ask again, or follow its events.")
             raise Problem(404, "no-trace", 'Tokens are kept of runs that were posted with "trace": true.')
-        head = {"run_id": row.id, "program": row.program, "seed": row.seed, "status": row.state}
+        head = {"run_id": row.id, "program": row.program, "seed": run_face(row)["seed"], "status": row.state}
         return reply_text(_joined(head, trace))
 
     async def get_events(self, request: Request) -> Response:

@@ -52,6 +52,14 @@ async def test_a_run_that_nobody_waits_for(make_app, listening, database) -> Non
     assert end.text == "retry: 2000\n\n"
 
 
+async def test_a_trace_has_the_seed_as_the_run_has_it(make_app, listening, database) -> None:
+    async with listening(make_app(replies=REPLIES, database=database)) as client:
+        body = {"spec": GEN, "trace": True}
+        runs = [await client.post("/v1/runs", json=body | {"seed": seed}) for seed in (7, str(2**64 - 1))]
+        traces = [await client.get(f"/v1/runs/{run.json()['run_id']}/trace") for run in runs]
+    assert [trace.json()["seed"] for trace in traces] == [7, str(2**64 - 1)]
+
+
 async def test_waiting_for_a_while(make_app, listening, stuck) -> None:
     backend = stuck()
     async with listening(make_app(backend)) as client:
@@ -69,6 +77,7 @@ async def test_waiting_for_a_while(make_app, listening, stuck) -> None:
     assert unchanged.status_code == 304
     assert (early.status_code, early.json()["code"], untraced.status_code) == (409, "not-ended", 409)
     assert [c.status_code for c in cancelled] == [202, 202]
+    assert all(c.json()["cancel_requested"] or c.json()["status"] == "cancelled" for c in cancelled)
     assert (face["status"], face["error"]["code"]) == ("cancelled", "S714")
     assert backend.cancelled.is_set()
     assert (none.status_code, none.json()["code"]) == (404, "no-trace")

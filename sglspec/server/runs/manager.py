@@ -123,8 +123,7 @@ class Runs:
         live = self.find(run)
         if live is not None:
             live.stop("cancelled", "Somebody asked for that.")
-        else:
-            await self._database.write(lambda connection: table.ask_cancel(connection, run))
+        await self._database.write(lambda connection: table.ask_cancel(connection, run))
 
     def cancel_all(self, reason: str = "The server is stopping.") -> None:
         """End what runs, and what somebody waits for; the rest, and what was not begun of a batch, is left to whoever
