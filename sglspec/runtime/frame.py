@@ -21,7 +21,7 @@ from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import EventLog
 from sglspec.runtime.limits import LimitReached, LimitTracker
 from sglspec.runtime.profile import Key, Recorder
-from sglspec.runtime.scope import Bound, Scope, Value
+from sglspec.runtime.scope import Bound, Scope, Value, characters
 from sglspec.runtime.threads import ToolThreads
 from sglspec.runtime.unit import Unit
 from sglspec.tools import Tools
@@ -280,6 +280,7 @@ class Frame:
         added: list[Segment] = []
         for segment in segments:
             if segment.text:
+                self.limits.add_characters(len(segment.text), lambda: self.at(node))
                 self.transcript.append(segment.text)
                 added.append(TextSegment(segment.text, segment.origin))
                 self.emit("text", node, text=segment.text, origin=segment.origin)
@@ -296,6 +297,7 @@ class Frame:
 
     async def bind(self, name: str, append: bool, bound: Bound, node: Node) -> None:
         """Bind a variable, or append to a list variable."""
+        self.limits.add_characters(characters(bound.value), lambda: self.at(node))
         bound = await self.appended(name, bound) if append else bound
         self.scope.bind(name, bound)
         self.emit("bound", node, name=name, value=bound.value)

@@ -53,6 +53,7 @@ async def run_steps(frame: Frame, steps: list[AnyStep]) -> None:
     try:
         for step in steps:
             frame.step = step
+            frame.limits.add_step(lambda step=step: frame.at(step.node))
             handler = HANDLERS.get(type(step))
             if handler is None:
                 raise frame.error("S220", "this step is not yet in this build", step.node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 from sglspec.diagnostics import Diagnostic, SpecError
@@ -25,6 +25,12 @@ class Bounds:
     iterations: int = 10_000
     seconds: float = 600.0
 
+
+MAX_STEPS = 1_000_000
+"""Steps that one run takes, those of included and called programs too. Steps that generate nothing cost no tokens, and
+nested loops multiply."""
+MAX_CHARACTERS = 100_000_000
+"""Characters that one run writes into contexts and binds to variables: what it may fill memory with."""
 
 _MANY = 2**62
 UNBOUNDED = Bounds(_MANY, _MANY, _MANY, _MANY, math.inf)
@@ -56,6 +62,8 @@ class LimitTracker:
     depth: int = 0
     tokens: int = 0
     branches: int = 0
+    steps: int = 0
+    characters: int = 0
 
     def within(self, declared: DeclaredLimits | None, program: str, depth: int) -> LimitTracker:
         """What a program may use that runs as a part of this one: what is left here, and no more than it declares."""
@@ -92,11 +100,27 @@ class LimitTracker:
             if depth - tracker.depth > tracker.bounds.depth:
                 raise _reached(at, f"Forks are nested deeper than {tracker.bounds.depth}.", "limits.depth")
 
+    def add_step(self, at: Callable[[], Diagnostic]) -> None:
+        """Counted for the whole run only. `at` is asked when the bound is reached: it costs more than a step."""
+        *_, whole = self._chain()
+        whole.steps += 1
+        if whole.steps > MAX_STEPS:
+            raise _reached(at(), f"The run took more than {MAX_STEPS:,} steps.")
+
+    def add_characters(self, count: int, at: Callable[[], Diagnostic]) -> None:
+        """As `add_step`."""
+        *_, whole = self._chain()
+        whole.characters += count
+        if whole.characters > MAX_CHARACTERS:
+            raise _reached(at(), f"The run wrote more than {MAX_CHARACTERS:,} characters.")
+
     def check_iterations(self, rounds: int, at: Diagnostic) -> None:
         most = min(tracker.bounds.iterations for tracker in self._chain())
         if rounds > most:
             raise _reached(at, f"A loop ran more than {most} rounds.", "limits.iterations")
 
 
-def _reached(at: Diagnostic, message: str, name: str) -> LimitReached:
-    return LimitReached(replace(at, code="S705", message=message, help=f"The bound is `{name}`."))
+def _reached(at: Diagnostic, message: str, name: str | None = None) -> LimitReached:
+    """`name`: of the limit in the document; None for one that is the same for every run."""
+    help = f"The bound is `{name}`." if name else "The bound is the same for every run."
+    return LimitReached(replace(at, code="S705", message=message, help=help))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sglspec.expressions import Origin
 
@@ -20,6 +20,18 @@ class Bound:
     value: Value
     origin: Origin = "author"
     meta: Any = None
+
+
+def characters(value: Value) -> int:
+    """How much room a value takes, roughly: the characters of its texts, and one for each other value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list):
+        return 1 + sum(map(characters, cast("list[Value]", value)))
+    if isinstance(value, dict):
+        items = cast("dict[str, Value]", value).items()
+        return 1 + sum(len(key) + characters(item) for key, item in items)
+    return 1
 
 
 class Gathered:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sglspec.runtime import limits
 from sglspec.runtime.run import RunOptions
 from tests.runtime.fake import FakeBackend, program, run_scripted, start, steps
 
@@ -333,6 +334,27 @@ async def test_iteration_limit():
     source = "sglspec: v1\nlimits: {iterations: 2}\nsteps:\n  - for: x\n    in: [1, 2, 3]\n    do: a\n"
     result = await run_scripted(program(source))
     assert result.error is not None and result.error.code == "S705"
+
+
+LOOPS = "- for: a\n  in: range(9)\n  do:\n    - for: b\n      in: range(9)\n      do:\n        - "
+
+
+@pytest.mark.parametrize(
+    ("bound", "step", "message"),
+    [
+        ("MAX_STEPS", "x", "The run took more than 80 steps."),
+        ("MAX_CHARACTERS", "x", "The run wrote more than 80 characters."),
+        ("MAX_CHARACTERS", "set: {x: '{{ [a] }}'}", "The run wrote more than 80 characters."),
+        ("MAX_CHARACTERS", "set: {x: {key: text}}", "The run wrote more than 80 characters."),
+    ],
+)
+async def test_what_costs_no_tokens_is_bounded(monkeypatch, bound, step, message):
+    monkeypatch.setattr(limits, bound, 80)
+    result = await run_scripted(steps(LOOPS + step + "\n"))
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == ("S705", message)
+    monkeypatch.setattr(limits, bound, 1000)
+    assert (await run_scripted(steps(LOOPS + step + "\n"))).status == "succeeded"
 
 
 async def test_seed_is_reported():
