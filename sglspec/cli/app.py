@@ -9,6 +9,7 @@ import typer
 from sglspec.cli import (
     batch,
     check,
+    deploy,
     doctor,
     explain,
     fmt,
@@ -16,8 +17,10 @@ from sglspec.cli import (
     models,
     new,
     plan,
+    programs,
     render,
     run,
+    runs,
     schema,
     serve,
     test,
@@ -66,6 +69,9 @@ def _build() -> typer.Typer:
     app.command(cls=Command)(explain.explain)
     app.command(cls=Command)(serve.serve)
     app.add_typer(keys.build(), name="keys")
+    app.command(cls=Command)(deploy.deploy)
+    app.add_typer(programs.build(), name="programs")
+    app.add_typer(runs.build(), name="runs")
     app.command(cls=Command)(doctor.doctor)
     app.command(cls=Command)(version.version)
     return app

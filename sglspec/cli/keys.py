@@ -13,7 +13,7 @@ import typer
 
 from sglspec.cli.complain import Texts
 from sglspec.cli.exits import NO, backend_code
-from sglspec.cli.options import Command, whole_number, wrong
+from sglspec.cli.options import Command, JsonOption, whole_number, wrong
 from sglspec.cli.streams import note, put, to_json
 from sglspec.cli.table import table
 
@@ -31,7 +31,6 @@ StoreOption = Annotated[
 FileOption = Annotated[
     Path | None, typer.Option("--keys-file", metavar="FILE", help="A file of keys, for a server without a store.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 

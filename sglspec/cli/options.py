@@ -70,6 +70,17 @@ McpOption = Annotated[
         help="Offer the tools of an MCP server as NAME.tool: a command that is started, or a URL. Can be repeated.",
     ),
 ]
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server", metavar="URL", help="The server; SGLSPEC_SERVER if left out, or else http://127.0.0.1:8080."
+    ),
+]
+ApiKeyOption = Annotated[
+    Path | None,
+    typer.Option("--api-key-file", metavar="FILE", help="A file with the key; SGLSPEC_API_KEY if left out."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager

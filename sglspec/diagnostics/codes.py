@@ -111,6 +111,7 @@ CODES: dict[str, Code] = _table(
     ("S611", "store", "The server's store cannot be opened"),
     ("S612", "offer", "A document that the server cannot start with"),
     ("S613", "keys", "Keys that the server cannot use"),
+    ("S614", "server", "A server that does not do what it is asked"),
     ("S620", "another-model", "A used program wants another model"),
     # S7xx run time
     ("S701", "fail", "The program failed on purpose"),
