@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from sglspec.analysis.check import check
 from sglspec.analysis.definitions import Place
 from sglspec.analysis.program import Program, Used
 from sglspec.analysis.reuse import MAX_NESTING
-from sglspec.diagnostics import Report, SpecError
+from sglspec.diagnostics import Range, Report, SpecError
 from sglspec.document.files import Files, Folder, Found, PathFault
 from sglspec.document.load import Document, Partial, read_document
 from sglspec.document.model import Use
@@ -49,14 +50,18 @@ class _Loader:
         document = read_document(source, before)
         self.report.extend(before.sorted())
         if isinstance(document, Partial):
-            _check_rest(document, source, self.report)
+            rest = document.document
+            _check_rest(document, self._all_used(rest, folder, chain), source, self.report)
         if not isinstance(document, Document):
             return None
-        used = {alias: self._used(document, alias, use, folder, chain) for alias, use in document.spec.use.items()}
+        used = self._all_used(document, folder, chain)
         own = Report(source.name)
         program = check(document, own, self.tools, used, Place(self.files, folder))
         self.report.extend(own.sorted())
         return program
+
+    def _all_used(self, document: Document, folder: Folder | None, chain: tuple[Found, ...]) -> dict[str, Used | None]:
+        return {alias: self._used(document, alias, use, folder, chain) for alias, use in document.spec.use.items()}
 
     def _used(
         self, document: Document, alias: str, use: Use, folder: Folder | None, chain: tuple[Found, ...]
@@ -101,28 +106,47 @@ def _models(program: Program, report: Report) -> None:
 
 SURE = frozenset(
     {
-        "S211", "S213", "S215", "S250", "S251", "S252", "S253", "S254", "S255", "S301", "S304", "S308", "S406", "S501",
-        "S502", "S503", "S504", "S505", "S506", "S507", "S508",
+        "S211", "S213", "S215", "S250", "S251", "S252", "S253", "S254", "S255", "S301", "S304", "S307", "S308", "S321",
+        "S322", "S401", "S402", "S403", "S406", "S410", "S501", "S502", "S503", "S504", "S505", "S506", "S507", "S508",
     }
 )  # fmt: skip
-"""What is wrong whatever stands elsewhere; for unknown names (S301) and keys that do not go together (S213) see
-`_check_rest`."""
+"""What is wrong whatever stands elsewhere; for those below see `_waits`."""
+
+_NAMES = ("S301", "S307", "S321", "S403")
+_GIVEN = ("S401", "S402", "S403")
+"""What is given to an input or param, which may be declared in a part that is left out."""
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _check_rest(partial: Partial, source: Source, report: Report) -> None:
+def _check_rest(partial: Partial, used: Mapping[str, Used | None], source: Source, report: Report) -> None:
     """The errors of a document whose structure has faults: those that cannot come from what is left out."""
     found = Report(source.name)
-    check(partial.document, found)
+    check(partial.document, found, used=used)
     for problem in found.sorted():
         place = problem.range
         if problem.code not in SURE or place is None:
             continue
         text = source.text[source.offset(place.start) : source.offset(place.end)].strip("\"'")
-        if problem.code == "S301" and (text in partial.lost or not partial.names_known):
-            continue
-        if problem.code == "S213" and any(r.start <= place.start and place.end <= r.end for r in partial.thinned):
-            continue
-        report.add(problem)
+        if not _waits(partial, problem.code, place, text):
+            report.add(problem)
+
+
+def _waits(partial: Partial, code: str, place: Range, text: str) -> bool:
+    """Whether an error may come from what is left out. `text`: what stands at its place."""
+    if code in _NAMES and text in partial.lost:
+        return True
+    if code == "S301" and not partial.names_known:
+        return True
+    if code in ("S213", "S402") and any(_within(place, thinned) for thinned in partial.thinned):
+        return True
+    if code == "S401" and not partial.lost.isdisjoint(_WORD.findall(text)):
+        return True
+    declared = [node.range for key in ("inputs", "defs", "use") if (node := partial.document.root.get(key)) is not None]
+    return code in _GIVEN and any(_within(thinned, one) for thinned in partial.thinned for one in declared)
+
+
+def _within(inner: Range, outer: Range) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
 
 
 __all__ = ["load_program"]
