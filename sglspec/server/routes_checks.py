@@ -9,12 +9,21 @@ from starlette.responses import Response
 
 from sglspec.diagnostics import SpecError
 from sglspec.diagnostics.record import MAX_REPORTED
+from sglspec.server import openapi
 from sglspec.server.body import read_posted, receive_body
 from sglspec.server.endpoints import Endpoint, reply
 from sglspec.server.problems import Problem, faces
 from sglspec.server.service import Service
 
 CHECK_BYTES = 65_536
+
+_CHECK = {
+    "requestBody": {
+        "required": True,
+        "content": openapi.content("application/json", schema=openapi.ref("Posted"))
+        | openapi.content("application/yaml", schema={"type": "string"}),
+    }
+}
 
 
 class CheckRoutes:
@@ -23,7 +32,9 @@ class CheckRoutes:
 
     def endpoints(self) -> list[Endpoint]:
         return [
-            Endpoint("POST", "/v1/check", self.post_check, "run:adhoc", "All diagnostics of a program; nothing runs"),
+            Endpoint(
+                "POST", "/v1/check", self.post_check, "run:adhoc", "All diagnostics of a program; nothing runs", _CHECK
+            ),
         ]
 
     async def post_check(self, request: Request) -> Response:
