@@ -278,7 +278,7 @@ async def test_bad_requests(tiny_llama: Path) -> None:
         await session.extend([TextSegment("x")])
         with pytest.raises(EngineError) as caught:
             await collect(session, sampling=Sampling(logit_bias=((10**6, 1.0),)))
-        assert caught.value.kind == "unsupported"
+        assert caught.value.kind == "sampling"
         empty = engine.open()
         if not engine.vocabulary.start_parts():
             with pytest.raises(EngineError) as caught:
