@@ -13,9 +13,10 @@ from xml.etree import ElementTree
 from sglspec.analysis.program import Program, reply_keys
 from sglspec.backends.base import Backend
 from sglspec.backends.scripted import ScriptedBackend
-from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.diagnostics import Diagnostic, Related, SpecError
 from sglspec.diagnostics.render import render_text
 from sglspec.document.model import Call, Case, Tool
+from sglspec.document.nodes import Mapping as MappingNode
 from sglspec.document.nodes import Node, Scalar, Sequence, to_python
 from sglspec.expressions import Budget, EvaluationError, Expression, Origin, Value, evaluate, parse_expression, truthy
 from sglspec.expressions.values import to_json
@@ -156,7 +157,7 @@ class _Judge:
         """What is wrong with how the run ended."""
         error, expected = self._result.error, self._case.error
         if expected is None:
-            return error
+            return error if error is None or error.code != "S711" else self._with_reply(error)
         node = self._case.at("error")
         if error is None:
             help = _values(self._result.outputs)
@@ -167,6 +168,18 @@ class _Judge:
             self._problem(f"the run ended with {error.code}, and `{expected}` was expected", node),
             help=f"{error.code}: {error.message}",
         )
+
+    def _with_reply(self, error: Diagnostic) -> Diagnostic:
+        """A reply that breaks its constraint, with the place of the reply where that is known."""
+        replies = self._case.at("replies")
+        keys: list[str] = []
+        for program, step in self._trial.program.expanded():
+            if program.document is self._document and self._document.pointer(step.verb_node) == error.pointer:
+                keys += reply_keys(step)
+        for key in keys if isinstance(replies, MappingNode) and error.file == self._document.source.name else ():
+            if (reply := replies.get(key)) is not None:
+                return replace(error, related=(Related("the reply", reply.range), *error.related))
+        return error
 
     def _expectation(self, node: Scalar) -> Diagnostic | None:
         expression = parse_expression(node.text)

@@ -75,3 +75,16 @@ async def test_calls_and_tools_are_counted_by_every_key(tmp_path: Path, calls: s
     (trial,) = trials_of(checked)
     outcome = await run_trial(trial, no_model)
     assert [problem.help for problem in outcome.problems] == ([wrong] if wrong is not None else [])
+
+
+async def test_a_reply_that_is_no_json_is_shown_with_what_to_write():
+    text = "sglspec: v1\nsteps:\n  - gen: x\n    schema: {enum: [p, q, 3]}\ntests:\n"
+    replies = "  - replies: {x: p}\n  - replies: {x: '\"p\"'}\n  - replies: {x: 3}\n  - replies: {x: '\"r\"'}\n"
+    bare, quoted, number, other = [await run_trial(one, no_model) for one in trials_of(program(text + replies))]
+    assert quoted.passed and number.passed
+    (problem,) = bare.problems
+    assert problem.code == "S711" and problem.help is not None and """`'"p"'`""" in problem.help
+    assert problem.range is not None and problem.range.start.line == 3
+    assert [(one.range.start.line, one.range.start.column) for one in problem.related] == [(6, 18)]
+    (problem,) = other.problems
+    assert problem.code == "S711" and problem.help is None and problem.related[0].range.start.line == 9

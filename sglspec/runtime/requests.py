@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, fields, replace
@@ -20,6 +21,7 @@ from sglspec.analysis.plan.steps import of_inputs
 from sglspec.analysis.reasoning import read_reasoning
 from sglspec.analysis.regexes import check_stop_sizes, escape, stop_pattern
 from sglspec.analysis.sites import every_step
+from sglspec.analysis.validate import parse_json
 from sglspec.backends.base import (
     Delta,
     EngineError,
@@ -143,13 +145,28 @@ def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | N
         value = constraint.parse(finish.text)
     except ValueError as problem:
         if not frame.shared.backend.capabilities.grammar:
-            raise frame.error("S711", f"the reply breaks its constraint: {problem}", step.verb_node) from None
+            message, help = f"the reply breaks its constraint: {problem}", _as_written(constraint, finish.text)
+            raise frame.error("S711", message, step.verb_node, help=help) from None
         if finish.reason == "length":
             raise _cut_off(frame, step, finish, str(problem)) from None
         raise frame.error("S709", f"the generated text breaks its constraint: {problem}", step.verb_node) from None
     if finish.reason == "length" and constraint.json:
         raise _cut_off(frame, step, finish, "it could go on with more digits")
     return value
+
+
+def _as_written(constraint: Constraint, reply: str) -> str | None:
+    """What to write instead of a reply that is no JSON, where its text has to be JSON."""
+    if not constraint.json:
+        return None
+    try:
+        parse_json(reply)
+    except ValueError:
+        quoted = json.dumps(reply, ensure_ascii=False)
+        short = len(reply) <= 40 and "'" not in quoted and "\n" not in reply
+        example = f"`'{quoted}'`" if short else "JSON"
+        return f"A text is what the model writes: write {example}, or the value itself where it is not text."
+    return None
 
 
 def _cut_off(frame: Frame, step: Gen, finish: Finish, problem: str) -> SpecError:
