@@ -352,7 +352,8 @@ class Program:
             pool = rows if few_shot_from is None else few_shot_from
             if isinstance(pool, Iterator):
                 raise ValueError("rows that can be read once only cannot be examples too: give `few_shot_from`")
-            chosen = chosen.with_examples(*few_shot, _raw(pool), seed)
+            file = str(pool) if isinstance(pool, str | Path) else None
+            chosen = chosen.with_examples(*few_shot, _raw(pool), seed, file)
         raw = _raw(rows)
         batch = Batch(self.checked, chosen, options, self.tools)
         async with _open(on, self.checked) as backend, aclosing(batch.results(raw, backend)) as results:

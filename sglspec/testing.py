@@ -15,7 +15,7 @@ from sglspec.backends.base import Backend
 from sglspec.backends.scripted import ScriptedBackend
 from sglspec.diagnostics import Diagnostic, Related, SpecError
 from sglspec.diagnostics.render import render_text
-from sglspec.document.model import Call, Case, Tool
+from sglspec.document.model import Call, Case, Gen, Select, Tool
 from sglspec.document.nodes import Mapping as MappingNode
 from sglspec.document.nodes import Node, Scalar, Sequence, to_python
 from sglspec.expressions import Budget, EvaluationError, Expression, Origin, Value, evaluate, parse_expression, truthy
@@ -172,11 +172,13 @@ class _Judge:
     def _with_reply(self, error: Diagnostic) -> Diagnostic:
         """A reply that breaks its constraint, with the place of the reply where that is known."""
         replies = self._case.at("replies")
+        if not isinstance(replies, MappingNode) or error.file != self._document.source.name:
+            return error
         keys: list[str] = []
         for program, step in self._trial.program.expanded():
-            if program.document is self._document and self._document.pointer(step.verb_node) == error.pointer:
-                keys += reply_keys(step)
-        for key in keys if isinstance(replies, MappingNode) and error.file == self._document.source.name else ():
+            if program.document is self._document and isinstance(step, Gen | Select | Tool | Call):
+                keys += reply_keys(step) if self._document.pointer(step.verb_node) == error.pointer else []
+        for key in keys:
             if (reply := replies.get(key)) is not None:
                 return replace(error, related=(Related("the reply", reply.range), *error.related))
         return error

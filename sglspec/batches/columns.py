@@ -23,7 +23,9 @@ class Columns:
     kept: tuple[str, ...] = ()
     examples: Examples | None = None
 
-    def with_examples(self, name: str, count: int, rows: Iterable[RawRow], seed: int) -> Columns:
+    def with_examples(
+        self, name: str, count: int, rows: Iterable[RawRow], seed: int, source: str | None = None
+    ) -> Columns:
         """The same, and the input `name` filled with `count` of these rows; see `fewshot.draw`.
 
         Raises SpecError: S403 for a name that is no input, S410 for one that has a value already, S412.
@@ -34,7 +36,7 @@ class Columns:
             raise SpecError(bound_twice(name))
         others = [one for one in self.inputs if one != name and one not in self.bound]
         columns = tuple(self.mapped.get(one, one) for one in others)
-        return replace(self, examples=draw(name, count, self.inputs[name], rows, columns, seed))
+        return replace(self, examples=draw(name, count, self.inputs[name], rows, columns, seed, source))
 
     def inputs_of(self, row: RawRow) -> dict[str, Any]:
         """The inputs of a row, those that are bound for all rows too. Columns that are no input are left out.

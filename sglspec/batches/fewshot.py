@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from bisect import insort
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sglspec.analysis.inputs import check_input, type_of
 from sglspec.batches.digest import digest
 from sglspec.batches.rows import RawRow, typed
-from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.diagnostics import Diagnostic, SpecError, sentence
 from sglspec.document.model import Decl
 
 
@@ -51,20 +51,34 @@ class Examples:
         return [one.item for one in sorted(chosen, key=lambda one: one.position)]
 
 
-def draw(name: str, count: int, decl: Decl, rows: Iterable[RawRow], columns: tuple[str, ...], seed: int) -> Examples:
+def draw(
+    name: str,
+    count: int,
+    decl: Decl,
+    rows: Iterable[RawRow],
+    columns: tuple[str, ...],
+    seed: int,
+    source: str | None = None,
+) -> Examples:
     """Draw examples for the input `name`: of each row the properties that the list's items declare, or all of it.
 
     columns: those that the other inputs come from; rows that agree in them are one row. Rows that do not fit the
-    declaration, or cannot be read, are passed over. Raises SpecError (S412) when too few are left, or when the input is
-    no list of objects.
+    declaration, or cannot be read, are passed over. source: the file of the rows, for messages. Raises SpecError (S412)
+    when too few are left, or when the input is no list of objects.
     """
     items = decl.items
     if type_of(decl) not in ("array", "any") or (items is not None and type_of(items) not in ("object", "any")):
         raise SpecError(Diagnostic("S412", f"The input `{name}` is no list of objects, as examples are."))
     drawn: list[_Drawn] = []
+    read = passed_over = 0
+    first: Diagnostic | None = None
     for position, row in enumerate(rows):
-        item = _item(row, items)
-        if item is None:
+        read += 1
+        try:
+            item = _item(row, items)
+        except SpecError as error:
+            passed_over += 1
+            first = first or replace(error.diagnostics[0], file=error.diagnostics[0].file or f"row {position + 1}")
             continue
         identity = _identity(row, columns)
         one = _Drawn(digest(seed, identity or item), position, item, identity)
@@ -73,26 +87,36 @@ def draw(name: str, count: int, decl: Decl, rows: Iterable[RawRow], columns: tup
         insort(drawn, one, key=lambda one: one.rank)
         del drawn[count + 1 :]
     if len(drawn) < count:
-        message = f"{count} examples are wanted for `{name}`, and {len(drawn)} different rows can be one."
-        raise SpecError(Diagnostic("S412", message))
+        of = f" of `{source}`" if source is not None else ""
+        message = f"{count} examples are wanted for `{name}`, and {len(drawn)} different rows{of} can be one."
+        help = None if read else "There are no rows at all."
+        if first is not None:
+            help = f"{passed_over:,} of {read:,} rows were passed over, first {first.file}: {first.message}"
+        raise SpecError(Diagnostic("S412", message, help=help))
     return Examples(name, count, columns, tuple(drawn))
 
 
 def _item(row: RawRow, items: Decl | None) -> Any:
-    """A row as an example, None where it cannot be one."""
+    """A row as an example. Raises SpecError where it cannot be one."""
     if row.values is None:
-        return None
+        assert row.problem is not None
+        raise SpecError(row.problem)
     if items is None or items.properties is None:
         return dict(row.values)
     values: dict[str, Any] = {}
-    try:
-        for name, decl in items.properties.items():
-            if name in row.values:
-                value = row.values[name]
-                values[name] = typed(name, decl, value) if row.texts else value
-    except SpecError:
-        return None
-    return values if check_input(items, values) is None else None
+    for name, decl in items.properties.items():
+        if name in row.values:
+            value = row.values[name]
+            values[name] = typed(name, decl, value) if row.texts else value
+    problem = check_input(items, values)
+    if problem is not None:
+        others = "" if items.properties.keys() <= row.values.keys() else f" (its columns: {_listed(row.values)})"
+        raise SpecError(Diagnostic("S401", sentence(f"{problem}{others}")))
+    return values
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name[:40]}`" for name in list(names)[:12])
 
 
 def _identity(row: RawRow, columns: tuple[str, ...]) -> str | None:

@@ -17,7 +17,8 @@ from sglspec.analysis.program import Program
 from sglspec.backends import Backend
 from sglspec.backends.switches import split_switches
 from sglspec.batches import Batch, BatchOptions, Columns, Measured, NotAJournal, RawRow, RowResult, read_rows
-from sglspec.batches.rows import json_lines
+from sglspec.batches.rows import head_of, json_lines
+from sglspec.cli.columns import NamedColumns
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.documents import load
 from sglspec.cli.exits import FAULT, INTERRUPTED, NO, OK, USAGE, backend_code
@@ -66,10 +67,11 @@ def perform(job: BatchJob) -> int:
             bound = read_settings(program, job.inputs, job.settings, stdin, texts)
             columns = _columns(job, program, bound)
             _check_metrics(job, program)
+            named = _named_columns(job)
             with Interrupts() as interrupts:
-                batch = _Batch(job, program, columns, tools, engine, texts)
+                batch = _Batch(job, program, columns, tools, engine, texts, named)
                 try:
-                    return asyncio.run(batch.run(_raw_rows(job, stdin), interrupts))
+                    return asyncio.run(batch.run(named.watched(_raw_rows(job, stdin)), interrupts))
                 except asyncio.CancelledError:
                     going_on = "; the same command goes on" if job.options.output is not None else ""
                     batch.say(f"stopped{going_on}")
@@ -94,7 +96,7 @@ def _columns(job: BatchJob, program: Program, bound: dict[str, Any]) -> Columns:
         return columns
     name, count, file = job.examples
     try:
-        return columns.with_examples(name, count, read_rows(file), job.options.seed)
+        return columns.with_examples(name, count, read_rows(file), job.options.seed, str(file))
     except SpecError as error:
         raise Refused(USAGE, error.diagnostics) from None
 
@@ -106,6 +108,23 @@ def _check_metrics(job: BatchJob, program: Program) -> None:
         name = metric.output.split(".")[0]
         if name not in known:
             raise wrong(f"The program has no output `{name}`; it has {', '.join(known) or 'none'}.", "--metric")
+
+
+def _named_columns(job: BatchJob) -> NamedColumns:
+    """The columns that options name, those of a file with a head looked up in it."""
+    metrics = job.options.metrics
+    named = [("--keep", column) for column in job.keep]
+    if metrics is not None:
+        named += [("--metric", one.column) for one in metrics.metrics if one.column is not None]
+        named += [("--by", column) for column in metrics.by]
+    columns = NamedColumns(named)
+    try:
+        head = head_of(Path(job.rows)) if job.rows != "-" else None
+    except SpecError as error:
+        raise Refused(USAGE, error.diagnostics) from None
+    if head is not None:
+        columns.check(head)
+    return columns
 
 
 def _mapping(job: BatchJob, program: Program, bound: dict[str, Any]) -> dict[str, str]:
@@ -130,8 +149,16 @@ def _raw_rows(job: BatchJob, stdin: StandardInput) -> Iterator[RawRow]:
 
 class _Batch:
     def __init__(
-        self, job: BatchJob, program: Program, columns: Columns, tools: Tools, engine: dict[str, Any], texts: Texts
+        self,
+        job: BatchJob,
+        program: Program,
+        columns: Columns,
+        tools: Tools,
+        engine: dict[str, Any],
+        texts: Texts,
+        named: NamedColumns,
     ) -> None:
+        self._named = named
         self._job = job
         self._program = program
         self._batch = Batch(program, columns, job.options, tools)
@@ -202,7 +229,18 @@ class _Batch:
         if self._fault is not None:
             report_fault(self._fault)
         self.say(self._why_stopped() if self._batch.stopped else "")
+        for line in (*self._named.warnings(), *self._no_numbers()):
+            note(f"sglspec: warning: {line}")
         return FAULT if self._fault is not None else NO if self._all_failed else OK
+
+    def _no_numbers(self) -> Iterator[str]:
+        """For means of outputs that are never a number, though some rows succeeded."""
+        metrics = self._job.options.metrics
+        if metrics is None or self._ran + self._batch.kept <= self._all_failed:
+            return
+        for one in metrics.results():
+            if one.metric.startswith("mean:") and not one.by and one.value is None:
+                yield f"--metric {one.metric}: It is a number in no row."
 
     def _why_stopped(self) -> str:
         allowed = self._job.options.errors_allowed

@@ -353,3 +353,50 @@ def test_metrics_that_are_none(batch, write, arguments, says: str):
     done = batch("rows.jsonl", *arguments)
     assert (done.code, done.out) == (2, "")
     assert says in done.err
+
+
+@pytest.mark.parametrize(
+    ("option", "column"), [("--metric", "accuracy:a=godl"), ("--by", "godl"), ("--keep", "godl"), ("--keep", "other")]
+)
+def test_columns_that_no_row_has(batch, write, tmp_path, option: str, column: str):
+    arguments = (option, column, *(("--metric", "vote:a") if option == "--by" else ()))
+    says = "no row has a column `other`. there is: q, gold." if column == "other" else "did you mean `gold`?"
+    write("rows.csv", "q,gold\nx,a\n")
+    parquet.write_table(pyarrow.table({"q": ["x"], "gold": ["a"]}), tmp_path / "rows.parquet")
+    for file in ("rows.csv", "rows.parquet"):
+        done = batch(file, *arguments)
+        assert (done.code, done.out) == (2, "")
+        assert says in " ".join(done.err.lower().replace("│", "").split()) and option in done.err
+    write("rows.jsonl", lines({"q": "x", "gold": "a"}, {"q": "y"}))
+    done = batch("rows.jsonl", *arguments)
+    assert done.code == 0 and len(records(done.out)) == 2
+    assert f"sglspec: warning: {option}: no row" in done.err.replace("No", "no") and says in done.err.lower()
+    write("rows.jsonl", lines({"q": "x"}, {"q": "y", "godl": "a", "other": 1}))
+    assert "warning" not in batch("rows.jsonl", *arguments).err
+
+
+def test_a_mean_of_what_is_never_a_number(batch, write):
+    write("rows.jsonl", lines({"q": "x"}))
+    done = batch("rows.jsonl", "--metric", "mean:a")
+    assert done.code == 0 and done.err.endswith("sglspec: warning: --metric mean:a: It is a number in no row.\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "There are no rows at all."),
+        ('q,a\n"x,1\n', "1 of 1 rows were passed over, first train.csv:2: The row is not CSV: unexpected end of data."),
+        ("q;a\nx;1\n", "(its columns: `q;a`)"),
+        ("q,a\nx,1,2\ny,2\n", "1 of 2 rows were passed over, first train.csv:2: The row has 3 cells"),
+        ("q,a\nx,1\ny,k\n", "1 of 2 rows were passed over, first row 2: Input `a`"),
+    ],
+)
+def test_why_rows_are_no_examples(cli, write, text: str, says: str):
+    items = "{type: array, items: {properties: {q: string, a: integer}}}"
+    write("shots.yaml", f"sglspec: v1\ninputs: {{q: string, s: {items}}}\nsteps: ['{{{{ s }}}} {{{{ q }}}}']\n")
+    write("rows.jsonl", lines({"q": "x"}))
+    write("train.csv", text)
+    few = ("--few-shot", "s=2", "--few-shot-from", "train.csv", "--backend", "scripted")
+    done = cli("batch", "shots.yaml", "rows.jsonl", *few)
+    assert done.code == 2 and "rows of `train.csv` can be one" in done.err
+    assert says in done.err
