@@ -121,7 +121,9 @@ class Remote:
         return connection.getresponse()
 
     def unreachable(self, error: Exception) -> Refused:
+        help = "Start one with `sglspec serve`, or say with `--server` where it is."
         if isinstance(error, ssl.SSLCertVerificationError):
+            help = "SSL_CERT_FILE can name a file with the certificate of who signed it."
             reason = f"its certificate is not valid: {error.verify_message}"
         elif isinstance(error, TimeoutError):
             reason = f"it said nothing for {SECONDS:g} seconds"
@@ -131,7 +133,6 @@ class Remote:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         host = f"[{self.host}]" if ":" in self.host else self.host
         address = f"{'https' if self.secure else 'http'}://{host}{f':{self.port}' if self.port else ''}{self.path}"
-        help = "Start one with `sglspec serve`, or say with `--server` where it is."
         return refused(UNAVAILABLE, f"The server at {address} cannot be asked: {printable(reason).rstrip('.')}.", help)
 
 

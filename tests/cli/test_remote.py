@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -334,6 +336,46 @@ def test_https_wants_a_certificate(cli, fake) -> None:
     done = cli("programs", "ls", "--server", fake.url.replace("http", "https"))
     assert done.code == 5
     assert fake.asked == []
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_certificate_has_to_be_trusted_and_of_the_name(cli, tmp_path) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+        cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"data": [], "next": null}')
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # a client that does not trust it
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server = Server(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    trusted = str(tmp_path / "cert.pem")
+    try:
+        unknown = cli("programs", "ls", "--server", f"https://localhost:{server.server_port}")
+        known = cli("programs", "ls", "--server", f"https://localhost:{server.server_port}", SSL_CERT_FILE=trusted)
+        another = cli("programs", "ls", "--server", f"https://127.0.0.1:{server.server_port}", SSL_CERT_FILE=trusted)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert (unknown.code, known.code, another.code) == (5, 0, 5)
+    assert "its certificate is not valid" in unknown.err
+    assert "127.0.0.1" in another.err
 
 
 def test_a_key_in_the_clear_is_warned_of(cli) -> None:
