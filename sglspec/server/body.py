@@ -75,7 +75,7 @@ async def receive_body(
 ) -> Raw:
     """Take the body in. optional: there may be none, and then no type either.
 
-    Raises Problem: 415 for a wrong type, 413 for one that is too large.
+    Raises Problem: 415 for a wrong type or a body that is packed, 413 for one that is too large.
     """
     kind = "" if optional and not request.headers.get("content-type") else _media_type(request, types)
     announced = request.headers.get("content-length", "")
@@ -91,6 +91,9 @@ async def receive_body(
             break
     if size > most:
         raise _too_large(most)
+    if data and request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        detail = "Send the body as it is, without `Content-Encoding`."
+        raise Problem(415, "unsupported-media-type", detail, headers={"Accept-Encoding": "identity"})
     if data and not kind:
         _media_type(request, types)
     return Raw(bytes(data), kind, request.query_params)

@@ -96,7 +96,7 @@ class BatchRoutes:
         return reply(batch_face(*await self._batches.get(batch)), 201, {"Location": f"/v1/batches/{batch}"})
 
     async def get_page(self, request: Request) -> Response:
-        limit, below = cursor(request, _LAST)
+        limit, below = cursor(request, _LAST, _ID)
         grant = grant_of(request)
         mine = None if grant.may("admin") else grant.owner
         rows = await self._database.read(partial(table.page, below=below, limit=limit + 1, principal=mine))

@@ -15,7 +15,7 @@ from sglspec.server.endpoints import Endpoint, reply
 from sglspec.server.faces import alias_face, version_face
 from sglspec.server.problems import Problem, faces
 from sglspec.server.programs import Checked
-from sglspec.server.queries import cursor, flag, whole
+from sglspec.server.queries import MOST, cursor, flag, whole
 from sglspec.server.routes_checks import CHECK_BYTES
 from sglspec.server.service import Service
 from sglspec.server.storage import programs as table
@@ -31,6 +31,7 @@ _POST = {
     | openapi.answers("201", "Its new version", "application/json"),
 }
 _PAGE = {"parameters": list(openapi.PAGE)}
+_PROGRAMS = {"parameters": [openapi.query("archived", {"type": "boolean"}), *openapi.PAGE]}
 _GONE = {"responses": openapi.answers("204", "Done")}
 _SOURCE = {"responses": openapi.answers("200", "The text", "application/yaml", "application/json")}
 _PUT = {
@@ -54,7 +55,7 @@ class ProgramRoutes:
             Endpoint(
                 "POST", "/v1/programs", self.post_program, "programs:write", "Store a program, or a new version", _POST
             ),
-            Endpoint("GET", "/v1/programs", self.get_page, "programs:read", "Programs by name", _PAGE),
+            Endpoint("GET", "/v1/programs", self.get_page, "programs:read", "Programs by name", _PROGRAMS),
             Endpoint(
                 "GET", one, self.get_program, "programs:read", "A program: its version, and the names of its inputs"
             ),
@@ -113,7 +114,7 @@ class ProgramRoutes:
         return reply(face, 201 if new else 200, {"Location": here})
 
     async def get_page(self, request: Request) -> Response:
-        limit, after = cursor(request, "")
+        limit, after = cursor(request, "", NAME)
         archived = flag(request, "archived")
         job = partial(table.latest, after=after, limit=limit + 1, archived=archived)
         rows = await self._database.read(job)
@@ -157,7 +158,7 @@ class ProgramRoutes:
 
     async def get_versions(self, request: Request) -> Response:
         name = (await self._programs.resolve(_name(request))).name
-        limit, _ = cursor(request, "")
+        limit = whole(request, "limit", 1, MOST, 20)
         below = whole(request, "after", 0, 2**31 - 1, 2**31 - 1)
         job = partial(table.history, name=name, below=below, limit=limit + 1)
         rows = await self._database.read(job)
@@ -186,6 +187,8 @@ class ProgramRoutes:
         """`If-Match` with the ETag that was seen, or `*`; `If-None-Match: *` for a new alias only."""
         raw = await receive_body(request, ("application/json",))
         alias = _alias(request)
+        if alias == "latest":
+            raise Problem(400, "invalid-request", "`latest` is no alias: a name alone means the latest version.")
         wanted = await self._programs.beside(partial(read_alias, raw))
         version = await self._programs.resolve(f"{_name(request)}@{wanted}")
         condition = _condition(request)

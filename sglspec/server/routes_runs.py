@@ -175,7 +175,7 @@ class RunRoutes:
     # -- asking --------------------------------------------------------------------------------------------------
 
     async def get_page(self, request: Request) -> Response:
-        limit, below = cursor(request, _LAST)
+        limit, below = cursor(request, _LAST, RUN_ID)
         states = cast(
             "list[State]", [state for text in request.query_params.getlist("status") for state in text.split(",")]
         )

@@ -175,6 +175,49 @@ async def test_other_content_types(make_app, client_of, kind: str | None) -> Non
     check_problem(answer, 415, "unsupported-media-type")
 
 
+async def test_packed_bodies(make_app, client_of) -> None:
+    async with client_of(make_app()) as client:
+        for address in ("/v1/runs", "/v1/programs", "/v1/check", "/v1/chat/completions"):
+            headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+            packed = await client.post(address, content=b"\x1f\x8b{}", headers=headers)
+            assert packed.status_code == 415 and "Content-Encoding" in packed.text
+        check_problem(await client.post("/v1/check", content=b"x", headers=headers), 415, "unsupported-media-type")
+        plain = await client.post("/v1/check", content=b"{}", headers=headers | {"Content-Encoding": "identity"})
+        assert plain.status_code != 415
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("/v1/runs?colour=secret", "colour"),
+        ("/v1/runs?limit=3&limit=secret", "limit"),
+        ("/v1/runs?after=secret", "after"),
+        ("/v1/batches?after=run_secret", "after"),
+        ("/v1/programs?after=Secret", "after"),
+        ("/v1/programs/p/versions?after=secret", "after"),
+        ("/v1/programs/p?version=secret", "version"),
+    ],
+)
+async def test_queries_that_an_address_does_not_take(make_app, client_of, query: str, key: str) -> None:
+    async with client_of(make_app()) as client:
+        document = b"sglspec: v1\nname: p\nsteps: hello\n"
+        await client.post("/v1/programs", content=document, headers={"Content-Type": "application/yaml"})
+        answer = await client.get(query)
+        check_problem(answer, 400, "invalid-request")
+        assert f"`{key}`" in answer.json()["detail"] and "secret" not in answer.text.lower()
+        assert (await client.get("/v1/runs?status=queued&status=running")).status_code == 200
+        assert (await client.get("/v1/programs?archived=true&limit=1")).status_code == 200
+
+
+async def test_latest_is_no_alias(make_app, client_of) -> None:
+    async with client_of(make_app()) as client:
+        document = b"sglspec: v1\nname: p\nsteps: hello\n"
+        await client.post("/v1/programs", content=document, headers={"Content-Type": "application/yaml"})
+        answer = await client.put("/v1/programs/p/aliases/latest", json={"version": 1})
+        check_problem(answer, 400, "invalid-request")
+        assert (await client.get("/v1/programs/p/aliases")).json()["data"] == []
+
+
 async def test_large_bodies(make_app, client_of) -> None:
     async def chunks():
         for _ in range(400):

@@ -23,6 +23,7 @@ from sglspec.server.access.quota import Rates
 from sglspec.server.access.ring import KeyRing
 from sglspec.server.endpoints import Endpoint
 from sglspec.server.problems import Problem
+from sglspec.server.queries import check_query
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="sglspec"'}
 _REFUSED = (429, 503)
@@ -94,11 +95,15 @@ class GatedRoute(Route):
         self.need: Need = endpoint.scope
         self._gate = gate
         self._refuse = endpoint.refuse
+        self._operation = endpoint.operation or {}
+        self._strict = endpoint.refuse is None and endpoint.path.startswith("/v1/") and endpoint.path != "/v1/models"
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["sglspec.route"] = self.path
         try:
             async with self._gate.admit(scope, self.need) as statuses:
+                if self._strict:
+                    check_query(Request(scope), self._operation)
                 await super().handle(scope, receive, _noting(send, statuses))
         except Problem as problem:
             if self._refuse is None:
