@@ -17,6 +17,7 @@ from sglspec.analysis.outputs import check_outputs
 from sglspec.analysis.program import CompiledValue, Program, Routine, Used
 from sglspec.analysis.reuse import Reuse, check_bound
 from sglspec.analysis.sites import every_step, sites
+from sglspec.analysis.unused import check_unused
 from sglspec.diagnostics import Related, Report
 from sglspec.document.fields import Expr, Param, Text
 from sglspec.document.load import Document
@@ -72,6 +73,8 @@ def check(
     for case in spec.tests or ():
         cases.check(case)
     _unused(document, report, walks)
+    if not report.has_errors and not reuse.faulty:
+        check_unused(document, report)
     return None if report.has_errors else program
 
 

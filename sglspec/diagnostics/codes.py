@@ -144,6 +144,7 @@ CODES: dict[str, Code] = _table(
     ("W203", "no-comment", "A comment that the model will read"),
     ("W301", "unreachable", "Steps that are never reached"),
     ("W302", "unused-input", "An input that nothing reads"),
+    ("W303", "unused-definition", "A definition that nothing uses"),
     ("W501", "schema-without-required", "A schema whose fields are all optional"),
     ("W502", "identical-branches", "A fork whose branches cannot differ"),
 )
