@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,19 +91,27 @@ def model_folder(folder: Path) -> Path:
 
 
 async def soak(folder: Path, *, seconds: float, programs: int = 64, seed: int = 0, slots: int = 2600) -> Totals:
-    """Run for so many seconds, then look what is left. slots: tokens that the engine has memory for."""
+    """Run for so many seconds, at most three times as long until memory was short, then look what is left.
+    slots: tokens that the engine has memory for."""
     totals = Totals()
     numbers = itertools.count()
     sample: list[tuple[Case, str]] = []
     async with _backend(folder, slots) as backend:
         tasks, threads = len(asyncio.all_tasks()), threading.active_count()
-        ends = time.monotonic() + seconds
+        starts = time.monotonic()
+
+        def goes_on() -> bool:
+            # a busy machine gets to few programs
+            short = backend.engine.metrics.preempted > 0 and backend.engine.pool.tree.evicted > 0
+            return time.monotonic() - starts < (seconds if short else 3 * seconds)
+
         with _watched(backend.engine, totals, seed):
             try:
                 async with asyncio.TaskGroup() as group:
                     watch = group.create_task(_watch(backend.engine, totals))
                     workers = [
-                        group.create_task(_work(backend, seed, numbers, ends, totals, sample)) for _ in range(programs)
+                        group.create_task(_work(backend, seed, numbers, goes_on, totals, sample))
+                        for _ in range(programs)
                     ]
                     group.create_task(_stop_after(workers, watch))
             except* Fault as faults:
@@ -159,12 +167,12 @@ async def _work(
     backend: LocalBackend,
     seed: int,
     numbers: itertools.count[int],
-    ends: float,
+    goes_on: Callable[[], bool],
     totals: Totals,
     sample: list[tuple[Case, str]],
 ) -> None:
     """One program after the other until time is up."""
-    while time.monotonic() < ends:
+    while goes_on():
         number = next(numbers)
         rng = random.Random(f"{seed}/{number}")
         one = case(rng)

@@ -1,4 +1,4 @@
-"""A minute of random programs; `make soak` runs it for longer."""
+"""Half a minute of random programs; `make soak` runs it for longer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.soak.alone import compare
 from tests.soak.programs import case
 from tests.soak.run import Totals, model_folder, soak
 
-SECONDS = 35.0
+SECONDS = 20.0
 """The programs that run then still come to their ends, and some run again."""
 
 
