@@ -172,11 +172,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _check_enum(decl: Decl, value: Any) -> str | None:
-    if decl.enum is None:
+    allowed = None if decl.enum is None else to_python(decl.enum.node)
+    # what is no list was said where it is declared
+    if not isinstance(allowed, list) or any(_same(value, choice) for choice in cast("list[Any]", allowed)):
         return None
-    allowed: list[Any] = to_python(decl.enum.node)
-    if any(_same(value, choice) for choice in allowed):
-        return None
+    allowed = cast("list[Any]", allowed)
     shown = ", ".join(json.dumps(a, ensure_ascii=False) for a in allowed[:12])
     return f"expected one of {shown}{', …' if len(allowed) > 12 else ''}, found {_found(value)}"
 

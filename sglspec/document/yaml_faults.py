@@ -7,7 +7,7 @@ place, so the messages are chosen by these.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sglspec.diagnostics import Diagnostic, Related
 from sglspec.document.bounds import too_deep
@@ -66,13 +66,28 @@ def explain_fault(source: Source, fault: SyntaxFault) -> Diagnostic:
     return place.say(f"This is not valid YAML: {fault.problem or 'the parser stopped here'}.", None)
 
 
-def _starts_value(before: str) -> bool:
-    """Whether a value starts behind this part of a line: after a dash or a key, or inside brackets."""
-    value = VALUE.match(before)
-    if value is not None and value.end() == len(before):
-        return True
-    in_quotes = before.count('"') % 2 or before.count("'") % 2
-    return not in_quotes and _inside_flow(before) and before.rstrip().endswith(("[", "{", ",", ":"))
+def _value_starts(line: str) -> Iterator[int]:
+    """Where braces stand in a line and a value starts: after a dash or a key, or inside brackets. What stands before is
+    counted from one to the next: a line may be long."""
+    before = dict.fromkeys("\"'[]{}", 0)
+    counted = 0
+    for match in _BRACES.finditer(line):
+        start = match.start()
+        for mark in before:
+            before[mark] += line.count(mark, counted, start)
+        counted = start
+        value = VALUE.match(line, 0, start)
+        if value is not None and value.end() == start:
+            yield start
+            continue
+        in_quotes = before['"'] % 2 or before["'"] % 2
+        in_flow = before["["] > before["]"] or before["{"] > before["}"]
+        if in_flow and not in_quotes:
+            last = start - 1
+            while last >= 0 and line[last].isspace():
+                last -= 1
+            if last >= 0 and line[last] in "[{,:":
+                yield start
 
 
 def _inside_flow(before: str) -> bool:
@@ -100,10 +115,9 @@ def _braces(place: Place) -> Diagnostic | None:
         position = place.source.position(offset)
         line_start = offset - position.column + 1
         line = place.source.lines[position.line - 1]
-        for match in _BRACES.finditer(line):
-            start = line_start + match.start()
-            if start <= place.index and _starts_value(line[: match.start()]):
-                return braces_fault(place.source, start)
+        for column in _value_starts(line):
+            if line_start + column <= place.index:
+                return braces_fault(place.source, line_start + column)
     return None
 
 

@@ -294,3 +294,14 @@ def test_one_mistake_one_message(code: str, marked: str) -> None:
 def test_there_are_enough_rows() -> None:
     assert len(ROWS) >= 80
     assert len({row[0] for row in ROWS}) == len(ROWS)
+
+
+def test_an_argument_of_a_parameter_whose_enum_is_no_list() -> None:
+    text = (
+        "sglspec: v1\ndefs:\n  steps:\n    l:\n      params: {q: {type: integer, enum: 2}}\n      steps: ['{{ q }}']\n"
+        "steps:\n  - include: l\n    with: {q: 3}\n"
+    )
+    report = Report("a.yaml")
+    assert load_program(source_from_text(text, "a.yaml"), report) is None
+    (found,) = report.sorted()
+    assert found.range is not None and found.range.start.line == 5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 from sglspec.diagnostics import Diagnostic, Position, Report, SpecError
 from sglspec.diagnostics.render import render_text
 from sglspec.document.read import parse, source_from_text
+from sglspec.document.yaml_faults import _value_starts  # pyright: ignore[reportPrivateUsage]
+from sglspec.document.yaml_place import VALUE
 
 
 def faults(text: str) -> list[Diagnostic]:
@@ -301,3 +305,25 @@ def test_any_text_is_either_read_or_refused_with_a_place(text: str) -> None:
         assert found.range.start <= found.range.end
         assert source.offset(found.range.start) <= len(source.text)
     assert bool(report.sorted()) == bool(render_text(report.sorted(), {"t.yaml": text}))
+
+
+@settings(max_examples=300, derandomize=True)
+@given(
+    st.lists(
+        st.sampled_from(["{{", "{%", "}}", "[", "]", "{", "}", '"', "'", ",", ": ", "- ", "a", " ", "é"]), max_size=12
+    )
+)
+def test_where_values_start_is_decided_by_all_that_stands_before(parts: list[str]) -> None:
+    """The line is gone through once; this looks at each place anew."""
+
+    def starts(before: str) -> bool:
+        value = VALUE.match(before)
+        if value is not None and value.end() == len(before):
+            return True
+        in_flow = before.count("[") > before.count("]") or before.count("{") > before.count("}")
+        in_quotes = before.count('"') % 2 or before.count("'") % 2
+        return not in_quotes and in_flow and before.rstrip().endswith(("[", "{", ",", ":"))
+
+    line = "".join(parts)
+    places = [match.start() for match in re.finditer(r"\{[{%]", line)]
+    assert list(_value_starts(line)) == [place for place in places if starts(line[:place])]
