@@ -190,7 +190,9 @@ def _comes_back(flow: Flow, step: Include | Call, gives: Mapping[str, Type], non
                     flow.document.diagnostic(code, f"{none} `{name}`", _value(into.node, target.node), help=help)
                 )
     on_error = step.on_error if isinstance(step, Call) else None
-    record = Type("object", fields=gives, nullable=on_error == "skip") if on_error != "keep" else ANY
+    # an included list may come back with more than is known: what it returns
+    closed = isinstance(step, Call)
+    record = Type("object", fields=gives, nullable=on_error == "skip", closed=closed) if on_error != "keep" else ANY
     picks = {id(target.node): gives.get(theirs[id(target)], ANY) for target, _ in into.picks} if into else {}
     for site in own_sites(step):
         flow.names.bind(site, picks.get(id(site.node), record), flow.state, flow.place)
