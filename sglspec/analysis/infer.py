@@ -183,7 +183,8 @@ def _result(name: str, args: _Arguments, named: _Named, lookup: Lookup) -> Type:
         other = infer(args[1], lookup) if len(args) > 1 else ANY
         return ANY if first.kind in ("any", "null") else join_types(replace(first, nullable=False), other)
     if own in ("min", "max"):
-        return of_all(infer(arg, lookup) for arg in args) if len(args) > 1 else _one(first)
+        # `first` is not looked at again: in a chain of 30 filters that doubled with each
+        return of_all([first, *(infer(arg, lookup) for arg in args[1:])]) if len(args) > 1 else _one(first)
     if own == "sum" and ("attribute" in keys or len(args) > 1 or keys):
         return ANY
     if own == "map":

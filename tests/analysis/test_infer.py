@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sglspec.analysis.infer import TAKES, infer
 from sglspec.analysis.operations import check_operations
-from sglspec.analysis.types import of_value
+from sglspec.analysis.types import Type, of_value
 from sglspec.expressions import LIBRARY, Value, ast, evaluate, parse_expression
 from sglspec.expressions.errors import EvaluationError
 from tests.expressions.scopes import PlainScope
@@ -80,3 +80,22 @@ def test_operators_fail_where_it_is_said_and_only_there(op: str) -> None:
             assert problems or done or (op == "*" and "number" in (left, right)), (left, op, right)
             for value in done:
                 assert fits(infer(root, types.__getitem__).kind, value), (left, op, right, value)
+
+
+@pytest.mark.parametrize("name", list(LIBRARY))
+def test_a_chain_of_filters_is_gone_through_once(name: str) -> None:
+    """A function that looked at its value twice would double the work with every filter."""
+    looked: list[str] = []
+
+    def lookup(variable: str) -> Type:
+        looked.append(variable)
+        return of_value([1])
+
+    root: ast.Expr = ast.Name(0, 1, "v")
+    for _ in range(12):
+        root = replace(CHAINED, function=name, value=root)
+    infer(root, lookup)
+    assert len(looked) <= 1
+
+
+CHAINED = cast(ast.Filter, parse_expression("v | join('a')").root)

@@ -121,7 +121,7 @@ def test_serve_port(cli, port):
 def test_format_of_check(cli):
     done = cli("check", "--format", "xml", "a.yaml")
     assert done.code == 2
-    assert "'xml' is not text or json." in done.err
+    assert "'xml' is not text, json, sarif or github." in done.err
 
 
 @pytest.mark.parametrize(
