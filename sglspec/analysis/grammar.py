@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 Step = str | int
@@ -77,6 +77,7 @@ def verdict(grammar: str) -> str | None:
     return None if found is None else found.reason
 
 
+@lru_cache(maxsize=16)  # a document often says one constraint many times
 def examine(grammar: str) -> Fault | None:
     """What is wrong with a grammar: it does not compile, or no text can begin.
 
