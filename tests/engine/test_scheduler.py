@@ -13,6 +13,7 @@ from sglspec_engine.sched.policy import Policy
 from sglspec_engine.sched.scheduler import Scheduler
 from sglspec_engine.sched.work import Prefill, Work
 from sglspec_engine.step import StepPlan
+from tests.effort import calls_of
 
 LAYOUT = KVLayout((LayerShape(1, 1, 1),), torch.float32, torch.device("cpu"))
 
@@ -134,6 +135,29 @@ def test_the_longest_cached_prefix_is_let_in_first_but_not_for_ever() -> None:
     cold.overtaken = 64
     assert scheduler._policy.sort([cold, hot]) == [cold, hot]
     assert Policy("fcfs").sort([hot, cold]) == [cold, hot]
+
+
+def test_a_step_costs_the_same_however_many_wait() -> None:
+    """As many run as can have a place in a step; all come to their end, preempted ones by their arrival."""
+    efforts: list[int] = []
+    for count in (400, 4000):
+        pool, scheduler = make(slots=3000, budget=64, logits=16)
+        for one in several(pool, count, 40):
+            scheduler.add(one)
+        plan, effort = calls_of(scheduler.plan)
+        efforts.append(effort)
+        assert scheduler.running <= 64
+        run(scheduler, plan)
+        assert scheduler.plan().rows
+    assert efforts[1] == efforts[0]
+    for _ in range(12_000):
+        plan = scheduler.plan()
+        assert scheduler.running <= 64
+        run(scheduler, plan)
+        if not len(scheduler):
+            break
+    assert len(scheduler) == 0
+    pool.check()
 
 
 def test_siblings_are_let_in_together_or_one_by_one() -> None:

@@ -17,7 +17,7 @@ from tests.engine.drive import until_forwards
 
 EVENTS = {"Accept": "text/event-stream"}
 ASYNC = {"Prefer": "respond-async"}
-LOOP = "sglspec: v1\nlimits: {branches: 100000, tokens: 1000000}\nsteps:\n  - for: i\n    in: range(5000)\n    do:\n      - scratch:\n"
+LOOP = "sglspec: v1\nlimits: {branches: 100000, tokens: 1000000}\nsteps:\n  - for: i\n    in: range(600)\n    do:\n      - scratch:\n"
 BOUNDS = Bounds(branches=100_000, tokens=1_000_000)
 READ = "          - check: len(x) >= 0\n"  # a round waits for its generation
 # each goes on for much longer than a test

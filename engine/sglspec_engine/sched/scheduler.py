@@ -14,7 +14,9 @@ wait for is let in together with the room for those.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
+from itertools import takewhile
 
 from sglspec_engine.config import Admission
 from sglspec_engine.kv.pool import Pool
@@ -31,7 +33,8 @@ _SHORT = 16
 _AHEAD = 32
 """Tokens that a work is let in with room for, beyond those that are known; doubled each time it was preempted."""
 _MANY = 256
-"""Waiting works that are looked up in the tree, the first to come first; the others wait behind them."""
+"""Waiting works that are looked up in the tree and may be let in, the first to come; the others wait behind them. What
+a step costs must not grow with the queue."""
 
 
 class Scheduler:
@@ -55,8 +58,9 @@ class Scheduler:
         self._metrics = metrics
         self._budget = budget
         self._logit_budget = logit_budget
+        self._places_in_a_step = max(budget, logit_budget)  # no more works could go on at once
         self._worst_case = admission == "worst_case"
-        self._waiting: list[Work] = []
+        self._waiting: list[Work] = []  # by arrival
         self._running: list[Work] = []
         self._places: dict[Work, Node] = {}
         self._awaited: dict[Work, Node] = {}
@@ -135,9 +139,14 @@ class Scheduler:
         admission by the worst case, it is returned instead where it can never fit."""
         if not self._waiting:
             return None
+        places = self._places_in_a_step - len(self._running)
+        if places <= 0:
+            return None
         self._look_up()
         promised = sum(self._demand(work) for work in self._running)
-        for work in self._policy.sort(self._waiting):
+        for work in self._policy.sort(self._waiting[:_MANY]):
+            if not places:
+                return None
             work.align()
             gain = self._policy.deferral(work, self._running)
             if gain is not None:
@@ -154,6 +163,7 @@ class Scheduler:
                 work.lease.busy = False
                 return None if self._running else work
             promised = need
+            places -= 1
             self._let_in(work)
         return None
 
@@ -177,8 +187,8 @@ class Scheduler:
         work.begin()
         self._waiting.remove(work)
         self._running.append(work)
-        for other in self._waiting:
-            other.overtaken += other.arrival < work.arrival
+        for other in takewhile(lambda other: other.arrival < work.arrival, self._waiting):
+            other.overtaken += 1
 
     def _preempt(self, work: Work) -> None:
         work.lease.park()
@@ -186,7 +196,7 @@ class Scheduler:
         work.preempted += 1
         self._metrics.preempted += 1
         self._running.remove(work)
-        self._waiting.append(work)
+        insort(self._waiting, work, key=lambda work: work.arrival)
         self._announce(work)
 
     def _demand(self, work: Work) -> int:
