@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup model editor demo serve test unit bench checking conformance soak streams killed fuzz lint fmt schema clean
+.PHONY: help setup model editor demo serve test unit bench checking served conformance soak streams killed fuzz lint fmt schema clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -55,6 +55,9 @@ bench: setup model ## time the engine beside other systems, in ratios; some with
 
 checking: $(STAMP) ## time `sglspec check` of a thousand lines beyond its start
 	@$(BIN)/python -m benchmarks.check $(ARGS)
+
+served: setup model ## time 32 program runs over HTTP beside the same in one process
+	@$(BIN)/python -m benchmarks.served $(ARGS)
 
 conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA), clients of SGLang and OpenAI
 	@$(BIN)/python -m benchmarks.constraints --model $(MODEL) $(ARGS)
