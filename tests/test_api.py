@@ -312,7 +312,7 @@ steps:
         found = [row async for row in program.abatch(rows, on=backend, few_shot=("shots", 8), few_shot_from=pool)]
         assert {row.status for row in found} == {"succeeded"}
         prompt = found[0].usage.prompt_tokens
-        own = backend.count("Question: 000 Answer:") + 3
+        own = len(backend.encode("Question: 000 Answer:")) + 3
         assert prompt > 4 * own
         assert prompt <= sum(counted) <= prompt + len(rows) * own
     finally:

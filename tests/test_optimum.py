@@ -175,7 +175,7 @@ async def test_an_example_computes_nothing_twice(path: Path, roomy: Path) -> Non
         result, computed, optimum = await measured(backend, checked(path), inputs_of(path))
         assert result.status == "succeeded", result.error
         assert computed == optimum == result.usage.computed_tokens
-        ahead = plan(checked(path), inputs_of(path), ModelMarkup(roomy))
+        ahead = plan(checked(path), inputs_of(path), ModelMarkup.load(roomy))
         assert ahead.computed is not None
         assert ahead.computed.least - LOOSE <= optimum
         assert ahead.computed.most is None or optimum <= ahead.computed.most + LOOSE

@@ -82,7 +82,7 @@ def open_markup(model: str) -> Markup:
         from sglspec.backends.local import ModelMarkup
         from sglspec.models import resolve
 
-        return ModelMarkup(resolve(model))
+        return ModelMarkup.load(resolve(model))
 
 
 async def _open_local(model: str, settings: dict[str, Any]) -> Backend:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from sglspec_engine.types import (
     Alternative,
@@ -34,6 +34,9 @@ from sglspec_engine.types import (
     Usage,
     Vitals,
 )
+
+if TYPE_CHECKING:
+    from sglspec.backends.markup import Markup
 
 Concat = Literal["concat", "concat_kv"]
 
@@ -148,8 +151,9 @@ class KVMemory(Protocol):
     @property
     def kv_tokens(self) -> int: ...
 
-    def count(self, text: str) -> int:
-        """The tokens of a text."""
+    @property
+    def markup(self) -> Markup:
+        """How it counts tokens."""
         ...
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sglspec_engine.engine import Engine
     from sglspec_engine.session import Session as EngineSession
     from sglspec_engine.text.chat import ChatTemplate
-    from sglspec_engine.text.tokens import Part
+    from sglspec_engine.text.tokens import Part, Vocabulary
 
 
 async def open_local(path: str | Path, **options: Any) -> LocalBackend:
@@ -117,9 +117,15 @@ class LocalBackend:
         """Tokens of context that there is memory for."""
         return self.engine.pool.arena.slots
 
-    def count(self, text: str) -> int:
-        """The tokens of a text."""
-        return len(self.engine.vocabulary.encode_content(text, after="text"))
+    @property
+    def markup(self) -> ModelMarkup:
+        """How it counts tokens."""
+        chat: ChatTemplate | EngineError
+        try:
+            chat = self.engine.chat
+        except EngineError as error:
+            chat = error
+        return ModelMarkup(self.model_name, self.engine.vocabulary, chat)
 
     def prepare(self, grammars: Sequence[str]) -> None:
         """Compile grammars ahead, on the engine's pool."""
@@ -242,17 +248,23 @@ class ModelMarkup:
     """What a model's tokenizer and chat template make of a context; see `sglspec.backends.rendering.Markup`. Weights
     are not read, and torch is not loaded."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, name: str, vocabulary: Vocabulary, chat: ChatTemplate | EngineError) -> None:
+        self.name: str = name
+        self._vocabulary = vocabulary
+        self._chat = chat
+
+    @staticmethod
+    def load(path: Path) -> ModelMarkup:
         from sglspec_engine.text.chat import ChatTemplate
         from sglspec_engine.text.tokens import Vocabulary
 
-        self.name: str = path.name
-        self._vocabulary = Vocabulary.load(path)
-        self._chat: ChatTemplate | EngineError
+        vocabulary = Vocabulary.load(path)
+        chat: ChatTemplate | EngineError
         try:
-            self._chat = ChatTemplate.load(path, self._vocabulary)
+            chat = ChatTemplate.load(path, vocabulary)
         except EngineError as error:  # a program without roles needs none
-            self._chat = error
+            chat = error
+        return ModelMarkup(path.name, vocabulary, chat)
 
     @property
     def _template(self) -> ChatTemplate:

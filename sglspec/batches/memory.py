@@ -2,98 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
-from sglspec.analysis.program import Program, Routine
-from sglspec.analysis.sites import children
-from sglspec.backends.base import Backend, KVMemory
+from sglspec.analysis.plan import beginning_of, plan
+from sglspec.analysis.plan.texts import Sizes
+from sglspec.analysis.program import Program
+from sglspec.backends.base import Backend, EngineError, KVMemory, Segment, Usage
 from sglspec.batches.source import Row
-from sglspec.document.fields import Param
-from sglspec.document.model import AnyStep, Call, For, Fork, Gen, Include, While
-from sglspec.document.nodes import to_python
-from sglspec.expressions.values import value_to_text
-from sglspec.runtime.requests import DEFAULT_MAX_TOKENS
+from sglspec.diagnostics import SpecError
 
-_UNKNOWN = 4
-"""Rounds and branches where the document does not say how many."""
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Tokens that a row holds at most: its own, and those that it begins with, which other rows may share."""
+
+    own: int = 0
+    beginning: tuple[Segment, ...] = ()
+    shared: int = 0
 
 
 class Room:
-    """Tokens of context that rows may come to need, against those that there is memory for.
+    """Tokens of context that rows hold at most, by their plans, against those that there is memory for.
 
-    A row needs what its inputs add to those of the row before, which it shares, and all that its steps may generate. It
-    is an estimate where loops depend on data: the backend takes memory back where it is too low.
+    Where nothing bounds a plan, a row is taken to need no more than the largest that has ended. The backend takes
+    memory back where that is too little.
     """
 
     def __init__(self, program: Program, backend: Backend) -> None:
         self._memory = backend if isinstance(backend, KVMemory) else None
-        self._generated = 0
-        self._left = 0
-        self._before: dict[str, str] = {}
-        if self._memory is not None:
-            self._generated = min(_worst(program, program.routine, frozenset()), self._memory.kv_tokens)
-            self._left = self._memory.kv_tokens - self._memory.count(program.document.source.text)
+        self._program = program
+        self._sizes = Sizes(self._memory.markup) if self._memory is not None else None
+        self._before: dict[str, Any] = {}
+        self._largest = 0
 
-    def need(self, row: Row) -> int:
-        """Tokens that a row may need; 0 where nothing is known."""
-        if self._memory is None:
-            return 0
-        texts = {name: _text(value) for name, value in row.inputs.items()}
-        own = [text for name, text in texts.items() if self._before.get(name) != text]
-        self._before = texts
-        return self._generated + sum(self._memory.count(text) for text in own)
+    def need(self, row: Row) -> Need:
+        """Nothing where nothing is known. Its beginning is what follows from inputs that the row before has, too."""
+        if self._memory is None or self._sizes is None or row.problem:
+            return Need()
+        try:
+            bound = plan(self._program, row.inputs, self._memory.markup).computed
+            common = {k: v for k, v in row.inputs.items() if k in self._before and self._before[k] == v}
+            beginning, shared = beginning_of(self._program, common, self._sizes)
+        except (SpecError, EngineError):  # the run will say so
+            return Need()
+        assert bound is not None
+        self._before = dict(row.inputs)
+        own = max(bound.least - shared, self._largest) if bound.most is None else bound.most - shared
+        return Need(min(max(own, 0), self._memory.kv_tokens), beginning, shared)
 
-    def has(self, needs: Iterable[int]) -> bool:
+    def has(self, needs: Iterable[Need]) -> bool:
         """Whether rows with these needs fit together."""
-        return self._memory is None or sum(needs) <= self._left
+        if self._memory is None:
+            return True
+        needs = list(needs)
+        beginnings = {need.beginning: need.shared for need in needs}
+        return sum(need.own for need in needs) + sum(beginnings.values()) <= self._memory.kv_tokens
 
-
-def _text(value: Any) -> str:
-    try:
-        return value_to_text(value)
-    except Exception:  # too large or no JSON: the run will say so
-        return ""
-
-
-def _worst(program: Program, routine: Routine, seen: frozenset[Routine]) -> int:
-    """Tokens that the steps generate at most."""
-    return sum(_of(program, step, seen | {routine}) for step in routine.steps)
-
-
-def _of(program: Program, step: AnyStep, seen: frozenset[Routine]) -> int:
-    blocks = [sum(_of(program, inner, seen) for inner in block) for block in children(step)]
-    match step:
-        case Gen():
-            attempts = _number(step.retry.max, 1) if step.retry is not None else 1
-            return _number(step.max_tokens, DEFAULT_MAX_TOKENS) * _number(step.n, 1) * attempts
-        case While():
-            return sum(blocks) * _number(step.max, _UNKNOWN)
-        case For():
-            return sum(blocks) * _length(step.items)
-        case Fork():
-            return sum(blocks) * (_length(step.items) if step.items is not None else 1)
-        case Include():
-            target = program.target(step.include)
-            return (
-                0
-                if target is None or target.routine in seen
-                else _worst(target.program or program, target.routine, seen)
-            )
-        case Call() if step.call in program.used:
-            called = program.used[step.call].program
-            return 0 if called.routine in seen else _worst(called, called.routine, seen)
-        case _:
-            return max(blocks, default=0)
-
-
-def _number(param: Param | None, default: int) -> int:
-    value = param.value if param is not None else None
-    return int(value) if isinstance(value, int | float) else default
-
-
-def _length(items: Any) -> int:
-    if items is None or items.literal is None:
-        return _UNKNOWN
-    found = to_python(items.literal)
-    return len(cast("Sequence[Any]", found)) if isinstance(found, list) else _UNKNOWN
+    def ended(self, usage: Usage) -> None:
+        """What a row has needed."""
+        self._largest = max(self._largest, usage.computed_tokens)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from sglspec.analysis.program import Program
 from sglspec.backends.base import Backend, Usage
-from sglspec.batches.memory import Room
+from sglspec.batches.memory import Need, Room
 from sglspec.batches.options import BatchOptions
 from sglspec.batches.source import Row
 from sglspec.diagnostics import Diagnostic, SpecError
@@ -73,7 +73,7 @@ class RowRunner:
         options, source = self._options, iter(rows)
         running: set[asyncio.Task[tuple[int, RowResult]]] = set()
         room = Room(self._program, self._backend)
-        needs: dict[int, int] = {}
+        needs: dict[int, Need] = {}
         row: Row | None = None
         ready: dict[int, RowResult] = {}
         started = given = 0
@@ -84,7 +84,7 @@ class RowRunner:
                 while more and len(running) < options.concurrency and started - given < window:
                     if row is None:
                         row = next(source, None)
-                        needs[started] = room.need(row) if row is not None else 0
+                        needs[started] = room.need(row) if row is not None else Need()
                     if row is None or self._exceeded(failed_before()):
                         more = False
                         continue
@@ -96,8 +96,9 @@ class RowRunner:
                 if running:
                     done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                     found = dict(task.result() for task in done)
-                    for place in found:
+                    for place, result in found.items():
                         del needs[place]
+                        room.ended(result.usage)
                     self.failed += sum(one.status != "succeeded" for one in found.values())
                     ready |= found
                 if self._exceeded(failed_before()):

@@ -176,7 +176,7 @@ def test_text_is_counted_as_far_as_it_is_known() -> None:
 def test_a_chat_is_counted_with_its_template(tokenizer_folder: Any) -> None:
     from sglspec.backends.local import ModelMarkup
 
-    markup = ModelMarkup(tokenizer_folder("byte_level"))
+    markup = ModelMarkup.load(tokenizer_folder("byte_level"))
     text = "sglspec: v1\nsteps: [{system: Short.}, {user: Hi there.}, {gen: a, max_tokens: 5}]"
     found = plan(program(text), {}, markup)
     prompt = "<|im_start|>system\nShort.<|im_end|>\n<|im_start|>user\nHi there.<|im_end|>\n<|im_start|>assistant\n"

@@ -15,7 +15,7 @@ from sglspec.analysis.plan.texts import Sizes
 from sglspec.analysis.plan.tree import Builder, PlanNode
 from sglspec.analysis.plan.walk import Walk
 from sglspec.analysis.program import Program
-from sglspec.backends.base import RoleClose, RoleOpen
+from sglspec.backends.base import RoleClose, RoleOpen, Segment
 from sglspec.backends.markup import Markup, NoMarkup
 from sglspec.diagnostics import SpecError
 from sglspec.document.nodes import to_python
@@ -102,7 +102,7 @@ def plan(program: Program, given: Mapping[str, Any] | None = None, markup: Marku
         inputs=how,
         nodes=nodes,
         cost=end.cost,
-        beginning=_beginning(program, sizes),
+        beginning=beginning_of(program, {}, sizes)[1],
         length=end.length,
         in_a_row=end.clock.tokens,
         critical=_critical(end.clock, builder),
@@ -131,9 +131,11 @@ def _inputs(program: Program, given: Mapping[str, Any]) -> tuple[dict[str, Any],
     return names, how
 
 
-def _beginning(program: Program, sizes: Sizes) -> int:
+def beginning_of(program: Program, known: Mapping[str, Any], sizes: Sizes) -> tuple[tuple[Segment, ...], int]:
+    """What runs with these inputs begin with, and its size. Raises EngineError for a chat template without use."""
+    segments = tuple(Beginning(program, known).of(program.spec.steps))
     state = State()
-    for segment in Beginning(program, {}).of(program.spec.steps):
+    for segment in segments:
         if isinstance(segment, RoleOpen):
             sizes.open(state, segment.role)
         elif isinstance(segment, RoleClose):
@@ -141,11 +143,11 @@ def _beginning(program: Program, sizes: Sizes) -> int:
         else:
             sizes.write(state, [segment.text], True)
     sizes.flush(state)
-    return state.length.text.least
+    return segments, state.length.text.least
 
 
 def _critical(clock: Clock, builder: Builder) -> tuple[Stretch, ...]:
     return tuple(Stretch(builder.ids[link.key], link.tokens, link.times) for link in clock.path())
 
 
-__all__ = ["Cost", "Length", "Plan", "PlanNode", "Range", "Stretch", "plan"]
+__all__ = ["Cost", "Length", "Plan", "PlanNode", "Range", "Stretch", "beginning_of", "plan"]
