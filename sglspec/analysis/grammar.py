@@ -92,9 +92,29 @@ def examine(grammar: str) -> Fault | None:
 
 def matches(grammar: str, text: str) -> bool:
     """Whether the whole text is one that the grammar allows. Time is linear in the text."""
-    matcher = _matcher(grammar)
-    if matcher.is_error():
-        return False
+    return Matcher(grammar).matches(text)
+
+
+class Matcher:
+    """A grammar that is compiled once and matched with many texts."""
+
+    def __init__(self, grammar: str) -> None:
+        self._grammar = grammar
+        self._start = _matcher(grammar)
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text is one that the grammar allows."""
+        if self._start.is_error():
+            return False
+        matcher = self._start.deep_copy()
+        found = _takes(matcher, text)
+        if matcher.is_error():  # copies share what their grammar may cost, and earlier texts used it up
+            self._start = _matcher(self._grammar)
+            found = _takes(self._start.deep_copy(), text)
+        return found
+
+
+def _takes(matcher: Any, text: str) -> bool:
     data = list(text.encode("utf-8", "surrogatepass"))
     return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, cast
 
 from sglspec.analysis import ecma
 from sglspec.analysis.drafts import LATEST, draft_of, validator_class
 from sglspec.analysis.formats import NUMBER_FORMATS, format_schema
-from sglspec.analysis.grammar import json_grammar, matches
+from sglspec.analysis.grammar import Matcher, json_grammar, matches
 from sglspec.analysis.subschemas import anonymous
 
 
@@ -83,26 +84,37 @@ def validate(schema: dict[str, Any], value: Any) -> None:
 
 def text_matches(text: str, *, pattern: str | None = None, format: str | None = None) -> bool:
     """Whether a text holds a match of `pattern` and has the `format`, by the engine that generates under them."""
+    return matches(_text_grammar(pattern, format), json.dumps(text, ensure_ascii=False))
+
+
+def _text_grammar(pattern: str | None, format: str | None) -> str:
     schema: dict[str, Any] = {"type": "string"}
     if pattern is not None:
         schema["pattern"] = ecma.plain(pattern)
     if format is not None:
         schema["allOf"] = [format_schema(format)]
-    return matches(json_grammar(schema), json.dumps(text, ensure_ascii=False))
+    return json_grammar(schema)
 
 
 def _validator(schema: dict[str, Any]) -> Any:
     from jsonschema import Draft7Validator, ValidationError, validators
     from referencing import Registry
 
+    @cache  # a value may have a thousand texts and keys, each for as many patterns
+    def matcher(pattern: str | None, format: str | None) -> Matcher:
+        return Matcher(_text_grammar(pattern, format))
+
+    def fits(text: str, *, pattern: str | None = None, format: str | None = None) -> bool:
+        return matcher(pattern, format).matches(json.dumps(text, ensure_ascii=False))
+
     def pattern(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[Any]:
-        if isinstance(instance, str) and not text_matches(instance, pattern=wanted):
+        if isinstance(instance, str) and not fits(instance, pattern=wanted):
             yield ValidationError(f"{json.dumps(instance, ensure_ascii=False)} does not match the pattern {wanted}")
 
     def format(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[Any]:
         if wanted in NUMBER_FORMATS:
             yield from validator.descend(instance, format_schema(wanted))
-        elif isinstance(instance, str) and not text_matches(instance, format=wanted):
+        elif isinstance(instance, str) and not fits(instance, format=wanted):
             yield ValidationError(f"{json.dumps(instance, ensure_ascii=False)} is not a {wanted}")
 
     def pattern_properties(validator: Any, wanted: Any, instance: Any, _: Any) -> Iterator[Any]:
@@ -110,7 +122,7 @@ def _validator(schema: dict[str, Any]) -> Any:
             return
         for key, value in cast("dict[str, Any]", instance).items():
             for regex, subschema in wanted.items():
-                if text_matches(key, pattern=regex):
+                if fits(key, pattern=regex):
                     yield from validator.descend(value, subschema, path=key, schema_path=regex)
 
     def additional(validator: Any, wanted: Any, instance: Any, parent: Any) -> Iterator[Any]:
@@ -118,7 +130,7 @@ def _validator(schema: dict[str, Any]) -> Any:
             return
         declared = parent.get("properties", {})
         for key, value in cast("dict[str, Any]", instance).items():
-            if key in declared or any(text_matches(key, pattern=p) for p in parent.get("patternProperties", {})):
+            if key in declared or any(fits(key, pattern=p) for p in parent.get("patternProperties", {})):
                 continue
             if wanted is False:
                 yield ValidationError(f"the key {json.dumps(key, ensure_ascii=False)} is not allowed")

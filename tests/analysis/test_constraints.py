@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sglspec.analysis import grammar
 from sglspec.analysis.constraints import Constraint, ConstraintError, schema_constraint, type_constraint
 from sglspec.analysis.grammar import matches
 from sglspec.analysis.validate import parse_json
@@ -195,6 +197,36 @@ def test_hostile_schemas_end_quickly(schema: dict[str, Any]) -> None:
             constraint.parse(json.dumps("a" * 40 + "!") if "pattern" in schema else "[1")
     except ConstraintError as error:
         assert error.code in ("S504", "S505")
+
+
+def test_a_pattern_is_compiled_once_for_all_texts_of_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys times patterns: a value of two hundred keys and fifty patterns took a quarter of a minute."""
+    patterns = {f"^a{i}b+$": {"type": "string", "pattern": "^x+$"} for i in range(20)}
+    constraint = schema_constraint({"type": "object", "patternProperties": patterns, "additionalProperties": False})
+    value = {f"a{i % 20}{'b' * (i // 20 + 1)}": "xx" for i in range(100)}
+    compiled: list[str] = []
+
+    def counted(text: str) -> Any:
+        compiled.append(text)
+        return matcher(text)
+
+    matcher = grammar._matcher
+    monkeypatch.setattr(grammar, "_matcher", counted)
+    assert constraint.parse(json.dumps(value)) == value
+    assert len(compiled) == 21
+    with pytest.raises(ValueError, match="a21b"):
+        constraint.parse(json.dumps({**value, "a21b": "xx"}))
+
+
+def test_texts_of_one_value_do_not_use_up_what_their_pattern_may_cost() -> None:
+    """Copies of a matcher share its limit of work; texts that visit new states all the time come to it together."""
+    source = random.Random(1)
+    texts = ["".join(source.choices("ab", k=199)) + "a" + "b" * 40 for _ in range(120)]
+    constraint = schema_constraint({"type": "array", "items": {"type": "string", "pattern": "^[ab]*a[ab]{40}$"}})
+    assert constraint.parse(json.dumps(texts)) == texts
+    texts[-1] += "c"
+    with pytest.raises(ValueError, match="does not match"):
+        constraint.parse(json.dumps(texts))
 
 
 @given(
