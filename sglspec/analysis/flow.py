@@ -293,7 +293,7 @@ class Flow:
         for key, value in step.set.items():
             node = set_key(step, key)
             type = self.value(value.node)
-            if self.names.set_key(step, key, node):
+            if self.names.good(key.removesuffix("[]"), node):
                 site = Site(key.removesuffix("[]"), key.endswith("[]"), node, id(step))
                 empties = isinstance(value.node, SequenceNode) and not value.node.items
                 self.names.bind(site, type, self.state, self.place, empties=empties)

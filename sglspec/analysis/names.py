@@ -13,7 +13,7 @@ from sglspec.diagnostics import MAX_REPORTED, Related, Report
 from sglspec.document.advice import bad_name
 from sglspec.document.fields import NAME, RESERVED, Target
 from sglspec.document.load import Document
-from sglspec.document.model import AnyStep, Decl, For, Fork, Scratch, Set
+from sglspec.document.model import AnyStep, Decl, For, Fork, Scratch
 from sglspec.document.nodes import Node, Scalar
 from sglspec.expressions import ast
 from sglspec.expressions.names import NameUse
@@ -264,16 +264,14 @@ class Names:
             related = self._first(self.bound_in.get(site.name))
             self.report.add(self.document.diagnostic("S305", message, site.node, help=help, related=related))
 
-    def set_key(self, step: Set, key: str, node: Node) -> bool:
-        """Whether a key of `set` is a name; the model takes any text."""
-        name = key.removesuffix("[]")
+    def good(self, name: str, node: Node) -> bool:
+        """Whether a text that the model takes as it is, is a name."""
         if NAME.match(name) and name not in RESERVED:
             return True
         message = f"`{name}` is not a valid variable name: use letters, digits and _, not starting with a digit"
-        help = bad_name("set", name)
         if name in RESERVED:
             message = f"`{name}` is a word of the expression language, choose another name"
-        self.report.add(self.document.diagnostic("S211", message, node, help=help))
+        self.report.add(self.document.diagnostic("S211", message, node, help=bad_name("set", name)))
         return False
 
 

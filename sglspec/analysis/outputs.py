@@ -27,8 +27,9 @@ def check_outputs(document: Document, report: Report, flow: Flow, steps: list[An
     if outputs is None:
         return gives
     _twice(document, report, outputs)
+    good = [target for target in outputs.names if names.good(target.name, target.node)]
     if outputs.values is None:
-        for target in outputs.names:
+        for target in good:
             if target.name in names.inputs:
                 names.read.add(target.name)
                 if target.name in names.secrets:

@@ -14,9 +14,13 @@ from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
 MAX_SHOWN = 60
 _PLAIN = re.compile(r"[A-Za-z0-9_.][\w .!?;/()+-]*\Z")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*(?:\[\])?)\s*[=:]\s*(\S.*)\Z", re.DOTALL)
+_OPERATION = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\s*[-+*/|]\s*\w+)+\Z")
 _EACH = re.compile(r"([A-Za-z_]\w*)\s+in\s+(\S.*)\Z", re.DOTALL)
 LIST_TYPE = re.compile(r"(?:(?:list|array)\s*[\[<(]\s*(\w+)\s*[\])>]|(\w+)\[\])\Z", re.IGNORECASE)
 _DECLARATION = "a type word or a declaration"
+
+_FIXED = ("tokens", "branches", "depth", "iterations", "seconds")
+"""Numbers that are no templates."""
 
 MISSING = {
     "max": "Add `max: 10`: at most so many rounds or attempts.",
@@ -28,6 +32,12 @@ MISSING = {
     "cases": "Add `cases:`, and below it one line per value, for example `yes: Good.`",
 }
 """Required keys → how to add them."""
+
+EMPTY = {
+    "set": "Write `set: {name: value}`.",
+    "cases": "Write one line per value, for example `yes: Good.`",
+}
+"""Keys of mappings that want an entry → how to write one. The others hold steps."""
 
 
 def flow(node: Node) -> str:
@@ -67,7 +77,12 @@ def wrong_value(key: str, parent: Node | None, node: Node, expected: str) -> str
     if "text" in expected and isinstance(node, Sequence):
         return "A list is not a text. Put the text in quotes if it starts with `[`."
     if "number" in expected and isinstance(node, Scalar) and isinstance(node.value, str):
-        return "Write the number without quotes." if node.style in ("single", "double", "json") else None
+        if node.style in ("single", "double", "json"):
+            return "Write the number without quotes."
+        if key in _FIXED:
+            return None
+        if (NAME.match(node.text) and node.text not in RESERVED) or _OPERATION.match(node.text):
+            return f'For the value of a variable write "{{{{ {node.text} }}}}".'
     return None
 
 

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from sglspec.diagnostics import MAX_REPORTED, Diagnostic, Report, sentence
 from sglspec.document import advice
-from sglspec.document.familiar import READY, guess, guess_key, offered, step_keys, users_of, verbs_help
+from sglspec.document.familiar import FAMILIAR, READY, guess, guess_key, offered, step_keys, users_of, verbs_help
 from sglspec.document.model import (
+    KEY,
     LANGUAGE_VERSION,
     TAG,
     VERBS,
@@ -23,6 +24,7 @@ from sglspec.document.model import (
     Retry,
     Sampling,
     Spec,
+    Step,
     StepsDef,
     TextDef,
     Use,
@@ -108,10 +110,12 @@ class Faults:
             case "missing_text" if context.get("what") == "type":
                 return f"Write `{key}: string`."
             case "empty_list":
-                return f"Write the steps below `{key}:`, for example `- gen: answer`."
+                return advice.EMPTY.get(key, f"Write the steps below `{key}:`, for example `- gen: answer`.")
             case "takes_nothing":
                 return f"Write `{key}:` alone."
             case "missing_text" | "missing_steps":
+                if parents and isinstance(parents[-1], Sequence):
+                    return "Write something behind the `-`, or remove it."
                 return advice.MISSING.get(key)
             case _:
                 return None
@@ -164,14 +168,15 @@ class Faults:
         meant = guess_key(name, model, kind.text if isinstance(kind, Scalar) else "")
         if model is Decl and (help := advice.declaration_key(name, meant, node)) is not None:
             return help
-        if meant:
+        users = users_of(name) if issubclass(model, Step) else []
+        if meant and (not users or name in FAMILIAR):
             return f"Did you mean `{meant}`?"
         known = "Known here: " + ", ".join(offered(model)) + "."
         if model is Spec and name in VERBS:
             # `messages` at the top is the habit of another format, not our verb
             shown = f"`- {name}: …`" if VERBS[name].ready and name != "messages" else "`- user: …`"
             return f"Steps stand below `steps:`, for example {shown}."
-        users = users_of(name)
+        users = users or users_of(name)
         return f"`{name}` belongs to {', '.join(f'`{user}`' for user in users[:3])}. {known}" if users else known
 
     def _missing_key(self, name: str, node: Node) -> None:
@@ -207,6 +212,10 @@ def walk(root: Node, loc: Location) -> tuple[Node, list[Node]]:
     index over something that is no list is the single step that stands for a list of one, and a list may be one of
     `defs.steps` in its short form."""
     node, parents = root, list[Node]()
+    if loc[-1:] == (KEY,):
+        node, parents = walk(root, loc[:-1])
+        holder = parents[-1] if parents else None
+        return (holder.key(loc[-2]) if isinstance(holder, Mapping) else None) or node, parents
     for part in loc:
         if isinstance(part, str) and part.startswith(TAG):
             continue
@@ -251,10 +260,6 @@ def _place(kind: str, context: dict[str, Any], node: Node, parents: list[Node], 
     if "key" in context and isinstance(node, Mapping):
         name = str(context["key"])
         return (node.get(name) if kind == "bad_name" else node.key(name)) or node
-    if kind == "bad_name" and isinstance(node, Mapping):
-        keys = ("inputs", "fork", "use", "schemas", "regexes", "texts", "steps", "params")
-        inside = [m for m in (node, *map(node.get, keys)) if isinstance(m, Mapping)]
-        return next((e.key for m in inside for e in m.entries if e.key.text == context.get("text")), node)
     if isinstance(node, Mapping) and kind in ("structure", "missing_key"):
         return _verb_key(node) or node
     if kind in ("missing_text", "missing_steps", "takes_nothing") and isinstance(node, Scalar) and node.value is None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, PlainValidator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
@@ -19,7 +20,10 @@ from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 TEMPLATE_MARK = re.compile(r"\{\{|\{%")
 
-RESERVED = frozenset({"true", "false", "null", "none", "and", "or", "not", "in", "is", "if", "else", "loop", "texts"})
+RESERVED = frozenset({
+    "true", "false", "null", "none", "True", "False", "None", "and", "or", "not", "in", "is", "if", "else", "loop",
+    "texts",
+})  # fmt: skip
 """Words that expressions use themselves; a variable of that name could never be read."""
 
 
@@ -430,6 +434,7 @@ NullField = Annotated[
 
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 def sequence_items(node: object) -> list[Node]:
@@ -444,6 +449,13 @@ def mapping_items(node: object) -> dict[str, Node]:
     if isinstance(node, Mapping):
         return {entry.key.text: entry.value for entry in node.entries}
     raise wrong("a mapping", node)
+
+
+def not_empty(entries: dict[str, T]) -> dict[str, T]:
+    """For mappings that mean nothing without an entry."""
+    if not entries:
+        raise PydanticCustomError("empty_list", "at least one entry is needed here")
+    return entries
 
 
 def one_or_many(node: object) -> list[Node]:
@@ -461,3 +473,11 @@ def one_or_many(node: object) -> list[Node]:
 
 ListOf = Annotated[list[T], BeforeValidator(sequence_items)]
 MapOf = Annotated[dict[str, T], BeforeValidator(mapping_items)]
+Name = Annotated[str, AfterValidator(check_name)]
+NameOfInput = Annotated[str, AfterValidator(partial(check_name, what="input name"))]
+NameOfParam = Annotated[str, AfterValidator(partial(check_name, what="parameter name"))]
+NameOfBranch = Annotated[str, AfterValidator(partial(check_name, what="branch name"))]
+Alias = Annotated[str, AfterValidator(partial(check_name, what="alias"))]
+FilledMapOf = Annotated[dict[str, T], BeforeValidator(mapping_items), AfterValidator(not_empty)]
+NamedMapOf = Annotated[dict[K, T], BeforeValidator(mapping_items)]
+"""`MapOf` whose keys are names of some sort; each bad one is reported."""

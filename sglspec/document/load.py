@@ -12,7 +12,7 @@ from sglspec.diagnostics import Diagnostic, Range, Report, sentence
 from sglspec.diagnostics.suggest import nearest
 from sglspec.document.familiar import keys_of
 from sglspec.document.faults import Faults
-from sglspec.document.model import LANGUAGE_VERSION, TAG, Spec
+from sglspec.document.model import LANGUAGE_VERSION, Spec
 from sglspec.document.nodes import Mapping, Node, Scalar, Source, pointers
 from sglspec.document.positions import locate_range
 from sglspec.document.read import parse
@@ -102,7 +102,7 @@ def read_document(source: Source, report: Report) -> Document | Partial | None:
 
 def _rest(source: Source, root: Mapping, error: ValidationError) -> Partial | None:
     problems = [(tuple(p["loc"]), p["type"]) for p in error.errors(include_url=False, include_input=False)]
-    rest = remainder(root, problems, TAG)
+    rest = remainder(root, problems)
     if rest is None:
         return None
     try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -28,15 +29,22 @@ from pydantic_core import PydanticCustomError
 
 from sglspec.document.fields import (
     TEMPLATE_MARK,
+    Alias,
     Editor,
     ExprField,
+    FilledMapOf,
     FlagField,
     IntoField,
     ItemsField,
     JsonField,
     ListOf,
     MapOf,
+    Name,
+    NamedMapOf,
     NameField,
+    NameOfBranch,
+    NameOfInput,
+    NameOfParam,
     NullField,
     Number,
     OneOf,
@@ -50,7 +58,7 @@ from sglspec.document.fields import (
     TextsField,
     Value,
     ValueField,
-    check_name,
+    as_scalar,
     one_or_many,
     to_name,
     to_plain,
@@ -66,6 +74,8 @@ TYPE_WORDS_LATER = ("image", "video")
 TYPE_WORD = OneOf(TYPE_WORDS, later=TYPE_WORDS_LATER)
 TAG = "verb:"
 """Prefix of union tags. pydantic puts tags into error locations; no key of ours can start so."""
+KEY = "[key]"
+"""The end of pydantic's error location for a key of a mapping."""
 
 
 class Model(BaseModel):
@@ -385,7 +395,7 @@ class Select(Step):
 
 @verb("set", "Bind variables to values.", snippet="set: {${1:name}: ${2:value}}")
 class Set(Step):
-    set: MapOf[ValueField] = Field(description="Name → value, bound from top to bottom.")
+    set: FilledMapOf[ValueField] = Field(description="Name → value, bound from top to bottom.")
 
 
 @verb("capture", "Bind the text that some steps append.", snippet="capture: ${1:name}\ndo:\n  - ${2:text}")
@@ -404,7 +414,7 @@ class If(Step):
 @verb("match", "Choose steps by a value.", snippet="match: ${1:value}\ncases:\n  ${2:case}:\n    - ${3:text}")
 class Match(Step):
     subject: ExprField = Field(alias="match", description="An expression; its text is compared with the cases.")
-    cases: MapOf[StepList] = Field(description="Text → steps.")
+    cases: FilledMapOf[StepList] = Field(description="Text → steps.")
     orelse: StepList | None = Field(None, alias="else", description="Steps when no case matches.")
 
 
@@ -448,7 +458,7 @@ def _fork_tag(value: Any) -> str:
 ForkSpec = Annotated[
     Annotated[Target, PlainValidator(to_name), Tag(TAG + "variable")]
     | Annotated[Param, Number(integer=True, low=0), Tag(TAG + "count")]
-    | Annotated[MapOf[StepList], Tag(TAG + "branches")],
+    | Annotated[NamedMapOf[NameOfBranch, StepList], Tag(TAG + "branches")],
     Discriminator(_fork_tag),
 ]
 
@@ -478,9 +488,6 @@ class Fork(Step):
         named = isinstance(self.spec, dict)
         if named and self.do is not None:
             raise structure("a fork with named branches has no `do`: each branch holds its own steps", key="do")
-        if isinstance(self.spec, dict):
-            for name in self.spec:
-                check_name(name, "branch name")
         if isinstance(self.spec, Target) and self.items is None:
             message = "`fork: {name}` needs `in`: the list whose items the branches get"
             raise missing(message, name=self.spec.name, help="Add the list: `in: [a, b]`.")
@@ -642,7 +649,9 @@ class TextDef(Model):
 class StepsDef(Model):
     """An entry of `defs.steps`: a list of steps, or one with `params`."""
 
-    params: MapOf[Decl] = Field(default_factory=dict, description="Name → type or declaration, given by `with`.")
+    params: NamedMapOf[NameOfParam, Decl] = Field(
+        default_factory=dict, description="Name → type or declaration, given by `with`."
+    )
     description: PlainField | None = Field(None, description="What the steps do.")
     steps: StepList = Field(description="The steps.")
 
@@ -659,27 +668,18 @@ class StepsDef(Model):
             raise wrong("a list of steps, or a mapping with `params` and `steps`", value)
         return model
 
-    @model_validator(mode="after")
-    def _good_names(self) -> Self:
-        for name in self.params:
-            check_name(name, "parameter name")
-        return self
-
 
 class Defs(Model):
     """What a document defines to use it in several places."""
 
-    schemas: MapOf[JsonField] = Field(default_factory=dict, description="Name → JSON Schema, or the path of one.")
-    regexes: MapOf[TextField] = Field(default_factory=dict, description="Name → regular expression.")
-    texts: MapOf[TextDef] = Field(default_factory=dict, description="Name → text or {file: path}; read as texts.name.")
-    steps: MapOf[StepsDef] = Field(default_factory=dict, description="Name → steps for `include`.")
-
-    @model_validator(mode="after")
-    def _good_names(self) -> Self:
-        for names in (self.schemas, self.regexes, self.texts, self.steps):
-            for name in names:
-                check_name(name)
-        return self
+    schemas: NamedMapOf[Name, JsonField] = Field(
+        default_factory=dict, description="Name → JSON Schema, or the path of one."
+    )
+    regexes: NamedMapOf[Name, TextField] = Field(default_factory=dict, description="Name → regular expression.")
+    texts: NamedMapOf[Name, TextDef] = Field(
+        default_factory=dict, description="Name → text or {file: path}; read as texts.name."
+    )
+    steps: NamedMapOf[Name, StepsDef] = Field(default_factory=dict, description="Name → steps for `include`.")
 
 
 class Limits(Model):
@@ -709,36 +709,57 @@ class Case(Model):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
-    """`outputs`: names, or name → value."""
+    """`outputs`: names, or name → value. Whether the names are good is checked with what the steps bind."""
 
     names: tuple[Target, ...]
     values: tuple[tuple[Target, Value], ...] | None
     node: Node
 
 
+def _output(node: object) -> Target:
+    scalar = as_scalar(node, "a name")
+    return Target(scalar.text, False, scalar)
+
+
 def to_outputs(node: object) -> Outputs:
     if isinstance(node, Sequence):
-        return Outputs(tuple(to_name(item) for item in node.items), None, node)
+        return Outputs(tuple(_output(item) for item in node.items), None, node)
     if isinstance(node, Mapping):
-        pairs = tuple((to_name(entry.key), to_value(entry.value)) for entry in node.entries)
+        pairs = tuple((_output(entry.key), to_value(entry.value)) for entry in node.entries)
         return Outputs(tuple(name for name, _ in pairs), pairs, node)
     raise wrong("a list of names, or a mapping of names to values", node)
+
+
+SLUG = re.compile(r"[a-z][a-z0-9-]{0,62}\Z")
+
+
+def check_slug(text: str) -> str:
+    if not SLUG.match(text):
+        message = "`{text}` is not a valid program name: use a-z, 0-9 and -, starting with a letter"
+        close = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63]
+        help = f"Write `name: {close}`." if SLUG.match(close) else "For example `name: essay-judge`."
+        raise PydanticCustomError("bad_name", message, {"text": text, "help": help})
+    return text
 
 
 class Spec(Model):
     """A whole document."""
 
     sglspec: PlainField = Field(description="The language version: v1.")
-    name: PlainField | None = Field(None, description="The program's name: a-z, 0-9 and -.")
+    name: Annotated[PlainField, AfterValidator(check_slug)] | None = Field(
+        None, description="The program's name: a-z, 0-9 and -."
+    )
     version: PlainField | None = Field(None, description="Your own version of the program.")
     description: PlainField | None = Field(None, description="What the program does.")
-    inputs: MapOf[Decl] = Field(default_factory=dict, description="Name → type or declaration.")
+    inputs: NamedMapOf[NameOfInput, Decl] = Field(default_factory=dict, description="Name → type or declaration.")
     outputs: Annotated[Outputs, PlainValidator(to_outputs), Editor({"type": ["array", "object"]})] | None = Field(
         None, description="What a run gives back: names, or name → value."
     )
     model: PlainField | None = Field(None, description="The model to run on; the host may choose another.")
     defaults: Sampling | None = Field(None, description="Sampling defaults for every gen.")
-    use: MapOf[Use] = Field(default_factory=dict, description="Alias → path of another document, or {path, with}.")
+    use: NamedMapOf[Alias, Use] = Field(
+        default_factory=dict, description="Alias → path of another document, or {path, with}."
+    )
     defs: Defs | None = Field(None, description="Reusable schemas, regexes, texts and steps.")
     limits: Limits | None = Field(None, description="Bounds of a run.")
     steps: StepList = Field(description="The program.")
@@ -753,20 +774,3 @@ class Spec(Model):
         model = handler({e.key.text: e.value for e in value.entries if not e.key.text.startswith("x-")})
         model._node = value
         return model
-
-    @model_validator(mode="after")
-    def _good_names(self) -> Self:
-        if self.name is not None and not SLUG.match(self.name):
-            raise PydanticCustomError(
-                "bad_name",
-                "`{text}` is not a valid program name: use a-z, 0-9 and -, starting with a letter",
-                {"text": self.name, "key": "name"},
-            )
-        for name in self.inputs:
-            check_name(name, "input name")
-        for name in self.use:
-            check_name(name, "alias")
-        return self
-
-
-SLUG = re.compile(r"[a-z][a-z0-9-]{0,62}\Z")

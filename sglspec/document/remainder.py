@@ -1,7 +1,7 @@
 """What is left of a document without the places that are wrong in structure, so that the rest can still be checked.
 
-An unknown key is taken out. Any other fault takes out the step that it stands in (an empty text keeps its place, so
-that the pointers of the others stay right), or the entry at the top level.
+An unknown key and a bad name are taken out. Any other fault takes out the step that it stands in (an empty text keeps
+its place, so that the pointers of the others stay right), or the entry at the top level.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sglspec.diagnostics import Range
+from sglspec.document.model import KEY, TAG
 from sglspec.document.nodes import Entry, Mapping, Node, Scalar, Sequence
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -20,7 +21,7 @@ _BINDING = frozenset({"inputs", "gen", "select", "set", "capture", "for", "fork"
 """Keys that say which names there are."""
 
 Location = tuple[Any, ...]
-"""Where pydantic found a fault: keys and indices, with the tags of unions (`tag` below is their prefix)."""
+"""Where pydantic found a fault: keys and indices, with the tags of unions."""
 
 
 @dataclass(slots=True)
@@ -44,12 +45,12 @@ class Remainder:
     thinned: tuple[Range, ...]
 
 
-def remainder(root: Mapping, problems: Iterable[tuple[Location, str]], tag: str) -> Remainder | None:
+def remainder(root: Mapping, problems: Iterable[tuple[Location, str]]) -> Remainder | None:
     """The rest of a document; `problems` are locations with pydantic's word for what is wrong there. None when a
     fault concerns the document as a whole."""
     faults = _Faults()
     for location, kind in problems:
-        if not _mark(root, location, kind, tag, faults):
+        if not _mark(root, location, kind, faults):
             return None
     lost: set[str] = set()
     rest = _rebuilt(root, faults, lost)
@@ -58,13 +59,14 @@ def remainder(root: Mapping, problems: Iterable[tuple[Location, str]], tag: str)
     return Remainder(rest, frozenset(lost), faults.names_known, tuple(faults.thinned))
 
 
-def _mark(root: Mapping, location: Location, kind: str, tag: str, faults: _Faults) -> bool:
+def _mark(root: Mapping, location: Location, kind: str, faults: _Faults) -> bool:
     node: Node = root
     top: Entry | None = None
     last: Entry | None = None
     step: Node | None = None
-    for part in location:
-        if isinstance(part, str) and part.startswith(tag):
+    key = location[-1:] == (KEY,)
+    for part in location[:-1] if key else location:
+        if isinstance(part, str) and part.startswith(TAG):
             step = node
             continue
         following: Node | None = None
@@ -83,7 +85,7 @@ def _mark(root: Mapping, location: Location, kind: str, tag: str, faults: _Fault
         step = node
     if last is not None and last.key.text in _BINDING and not _is_text(node):
         faults.names_known = False
-    if kind == "extra_forbidden" and last is not None:
+    if (key or kind == "extra_forbidden") and last is not None:
         faults.entries.add(id(last.key))
     elif step is not None and step is not root:
         faults.steps.add(id(step))

@@ -51,7 +51,8 @@ def braces_fault(source: Source, start: int) -> Diagnostic:
         whole = (rest[: comment.start()] if comment else rest).rstrip()
     help = "Put quotes around the whole text, or start it on the next line after `|`."
     if 0 < len(whole) <= LONGEST_QUOTE and ("}}" in whole or "%}" in whole):
-        help = f"Put quotes around it: {quoted(whole)}"
+        written = whole.replace("{{{", "{{").replace("}}}", "}}") if whole.startswith("{{{") else whole
+        help = f"Put quotes around it: {quoted(written)}"
     message = f"A text that starts with `{rest[:2]}` needs quotes: without them YAML reads a mapping, not a template."
     return Diagnostic("S207", message, file=source.name, range=source.span(start, start + 2), help=help)
 
