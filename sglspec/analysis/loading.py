@@ -20,16 +20,21 @@ from sglspec.tools import Tools
 
 
 def load_program(
-    source: Source, report: Report, tools: Tools | None = None, roots: Sequence[Path] = ()
+    source: Source,
+    report: Report,
+    tools: Tools | None = None,
+    roots: Sequence[Path] = (),
+    files: Files | None = None,
 ) -> Program | None:
     """Reads, validates and checks. None when the report has errors.
 
     tools: what the host offers; when None, a tool that is not known is a warning. roots: folders whose files the
-    document may use, beside its own folder if it is a file; one that is not stands in the first of them.
+    document may use, beside its own folder if it is a file; one that is not stands in the first of them. files: what
+    it may use instead of that; afterwards they know what it did use.
     """
-    files = Files(source, roots)
+    files = Files(source, roots) if files is None else files
     loader = _Loader(report, tools, files)
-    own = Found(source.path.resolve(), source.name) if source.path is not None else None
+    own = Found(source.path.resolve(), source.name, source.name) if source.path is not None else None
     program = loader.load(source, files.start, (own,) if own is not None else ())
     report.texts |= {one.name: one.text for one in files.sources}
     if program is not None:
@@ -42,7 +47,7 @@ class _Loader:
     report: Report
     tools: Tools | None
     files: Files
-    programs: dict[Path, Program | None] = field(default_factory=dict[Path, "Program | None"])
+    programs: dict[Found, Program | None] = field(default_factory=dict[Found, "Program | None"])
 
     def load(self, source: Source, folder: Folder | None, chain: tuple[Found, ...]) -> Program | None:
         """A document and what it uses. `chain`: the files that lead to it, itself included."""
@@ -75,10 +80,10 @@ class _Loader:
                 raise PathFault("S122", message, "Move what both need into a third document.")
             if len(chain) >= MAX_NESTING:
                 raise PathFault("S122", f"documents use one another more than {MAX_NESTING} deep")
-            if found.path not in self.programs:
+            if found not in self.programs:
                 source = self.files.read(found)
-                self.programs[found.path] = self.load(source, found.folder, (*chain, found))
-            program = self.programs[found.path]
+                self.programs[found] = self.load(source, found.folder, (*chain, found))
+            program = self.programs[found]
         except PathFault as fault:
             self._fault(document, fault, use.place)
             return None

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from sglspec.cli.complain import Refused, Texts
-from sglspec.cli.exits import NO, document_code
-from sglspec.cli.options import ApiKeyOption, DocumentArgument, JsonOption, ServerOption
+from sglspec.cli.complain import Texts
+from sglspec.cli.exits import NO
+from sglspec.cli.options import ApiKeyOption, DocumentArgument, JsonOption, RootOption, ServerOption, folders
 from sglspec.cli.streams import note, printable, to_json
 
 
@@ -20,36 +20,34 @@ def deploy(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the server calls it; the document's `name` if left out.")
     ] = None,
+    root: RootOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the server check it, and store nothing.")] = False,
     json: JsonOption = False,
     server: ServerOption = None,
     api_key_file: ApiKeyOption = None,
 ) -> None:
-    """Store a document on a server, and print the program's NAME@VERSION. A text that is there already stays the
-    version that it is."""
-    from sglspec.cli.documents import read_document
+    """Store a document on a server, with the files that it uses, and print the program's NAME@VERSION. What is there
+    already stays the version that it is."""
+    from sglspec.cli.bundle import body_of, read_bundle
     from sglspec.cli.names import program_name
     from sglspec.cli.refusal import diagnostics
     from sglspec.cli.remote import complaining, object_of, remote, show, show_json
     from sglspec.cli.stdin import StandardInput
-    from sglspec.diagnostics import SpecError
 
     for given, option in ((alias, "--alias"), (name, "--name")):
         if given is not None:
             program_name(given, option)
+    granted = folders(root)
     place = remote(server, api_key_file)
     texts = Texts()
     with complaining(texts):
-        try:
-            source = texts.keep(read_document(spec, "SPEC", StandardInput()))
-        except SpecError as error:
-            raise Refused(document_code(error.diagnostics), error.diagnostics) from None
+        bundle = read_bundle(spec, StandardInput(), texts, granted)
         status, body = place.ask(
             "POST", "/v1/programs", {"name": name, "dry_run": "true" if dry_run else None},
-            body=(f"application/{source.format}", source.text.encode()), file=source.name,
+            body=body_of(bundle), names=bundle.names,
         )  # fmt: skip
         face = object_of(body)
-        texts.complain(diagnostics(face.get("diagnostics"), source.name))
+        texts.complain(diagnostics(face.get("diagnostics"), bundle.names))
         if dry_run:
             if json:
                 show_json(face)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, cast
 
 from sglspec.cli.complain import Refused
@@ -18,8 +19,8 @@ _HELP = {
 }
 
 
-def refusal(status: int, body: bytes, location: str | None = None, file: str | None = None) -> Refused:
-    """file: the document that was sent, which the places of errors point into."""
+def refusal(status: int, body: bytes, location: str | None = None, names: Mapping[str, str] | None = None) -> Refused:
+    """names: of the files that were sent, as for `diagnostics`."""
     if 300 <= status < 400:
         place = f" ({printable(location)[:200]})" if location else ""
         message = f"The server answers {status}: what was asked for is elsewhere{place}. Redirects are not followed."
@@ -29,7 +30,7 @@ def refusal(status: int, body: bytes, location: str | None = None, file: str | N
     if not isinstance(title, str):
         return refused(_exit(status, ""), f"The server answers {status}, and not as a server of sglspec does.")
     code = _exit(status, str(face.get("code")))
-    if errors := diagnostics(face.get("errors"), file):
+    if errors := diagnostics(face.get("errors"), names):
         if isinstance(more := face.get("errors_omitted"), int):
             note(f"sglspec: the server does not list {more} more")
         return Refused(code, errors)
@@ -44,10 +45,11 @@ def refused(code: int, message: str, help: str | None = None) -> Refused:
     return Refused(code, [Diagnostic("S614", message, help=help)])
 
 
-def diagnostics(faces: Any, file: str | None) -> list[Diagnostic]:
-    """Diagnostics as a server writes them. Those of the body that was sent get the name of its file."""
+def diagnostics(faces: Any, names: Mapping[str, str] | None) -> list[Diagnostic]:
+    """Diagnostics as a server writes them. names: what the files that were sent are called here, by what the server
+    calls them; the program itself is `spec`."""
     items = cast("list[Any]", faces)[:MAX_REPORTED] if isinstance(faces, list) else []
-    return [_diagnostic(cast("dict[str, Any]", face), file) for face in items if isinstance(face, dict)]
+    return [_diagnostic(cast("dict[str, Any]", face), names or {}) for face in items if isinstance(face, dict)]
 
 
 def read_json(body: bytes) -> Any:
@@ -71,34 +73,34 @@ def _exit(status: int, code: str) -> int:
     return UNAVAILABLE if status >= 500 or status == 408 else USAGE
 
 
-def _diagnostic(face: dict[str, Any], file: str | None) -> Diagnostic:
+def _diagnostic(face: dict[str, Any], names: Mapping[str, str]) -> Diagnostic:
     code = _text(face.get("code"))
     return Diagnostic(
         code if re.fullmatch("[SW][0-9]{3}", code) else "S614",
         _text(face.get("message")),
         "warning" if face.get("severity") == "warning" else "error",
-        _file(face.get("file"), file),
+        _file(face.get("file"), names),
         _range(face.get("range")),
         _text(face.get("pointer")),
         _text(face.get("help")) or None,
-        tuple(_related(face.get("related"), file)),
+        tuple(_related(face.get("related"), names)),
         _text(face.get("cause")) or None,
     )
 
 
-def _related(faces: Any, file: str | None) -> list[Related]:
+def _related(faces: Any, names: Mapping[str, str]) -> list[Related]:
     found: list[Related] = []
     for item in cast("list[Any]", faces) if isinstance(faces, list) else []:
         face = mapping(item)
         if (place := _range(face.get("range"))) is not None:
-            name = _file(face["file"], file) if "file" in face else None
+            name = _file(face["file"], names) if "file" in face else None
             found.append(Related(_text(face.get("message")), place, name))
     return found
 
 
-def _file(name: Any, file: str | None) -> str | None:
-    """The program is the body: the server calls it by either word."""
-    return file if name in (None, "spec", "body") else _text(name)
+def _file(name: Any, names: Mapping[str, str]) -> str | None:
+    """One that was sent, or what the server calls it."""
+    return names.get("spec") if name is None else names.get(_text(name), _text(name))
 
 
 def _range(face: Any) -> Range | None:

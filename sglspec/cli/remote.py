@@ -52,9 +52,11 @@ class Remote:
 
     def ask(
         self, method: str, path: str, query: Mapping[str, str | None] | None = None, *,
-        headers: Mapping[str, str] | None = None, body: tuple[str, bytes] | None = None, file: str | None = None,
+        headers: Mapping[str, str] | None = None, body: tuple[str, bytes] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:  # fmt: skip
-        """The status and body of an answer that is no error. body: its media type, and the bytes of `file`.
+        """The status and body of an answer that is no error. body: its media type and its bytes; names: of the
+        files in it, as for `diagnostics`.
 
         Every request of ours may be repeated: one that finds the server busy is, after the time that it asks for.
         Raises Refused."""
@@ -73,7 +75,7 @@ class Remote:
                 return answer.status, data
             pause = answer.headers.get("Retry-After", "")
             if attempt == TRIES or answer.status not in (429, 503) or not re.fullmatch("[0-9]{1,6}", pause):
-                raise refusal(answer.status, data, answer.headers.get("Location"), file)
+                raise refusal(answer.status, data, answer.headers.get("Location"), names)
             time.sleep(min(float(pause), _MAX_PAUSE))
             attempt += 1
 

@@ -6,6 +6,7 @@ import os
 import re
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ import typer
 from sglspec.cli.complain import Texts
 from sglspec.cli.documents import documents
 from sglspec.cli.exits import backend_code, document_code
-from sglspec.cli.options import EngineOption, McpOption, ToolsOption, host_tools, one_of, whole_number, wrong
+from sglspec.cli.options import EngineOption, McpOption, ToolsOption, folders, host_tools, one_of, whole_number, wrong
 
 
 class LogFormat(StrEnum):
@@ -35,6 +36,15 @@ def serve(
             metavar="PATH...",
             help="Documents, or folders with *.sglspec.yaml/.yml/.json, that are the server's programs from the start; "
             "those that come with sglspec if left out.",
+        ),
+    ] = None,
+    root: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--root",
+            metavar="FOLDER",
+            help="A folder whose files these documents may use, beside their own folders and those that are PATH. "
+            "Can be repeated.",
         ),
     ] = None,
     host: Annotated[
@@ -114,6 +124,7 @@ def serve(
     form, level = one_of(LogFormat, log_format, "--log-format"), one_of(LogLevel, log_level, "--log-level")
     names = [_host_name(name) for name in allow_host or ()]
     files = None if paths is None else list(dict.fromkeys(file for path in paths for file in documents(path)))
+    roots = [*(path for path in paths or () if Path(path).is_dir()), *folders(root)]
     from sglspec.backends import check_engine
     from sglspec.backends.switches import split_switches
     from sglspec.diagnostics import SpecError
@@ -125,15 +136,15 @@ def serve(
         with host_tools(tools, mcp, installed=False) as offered:
             listen(
                 host=host, port=number, model=model, backend=backend, engine=settings, tools=offered, store=place,
-                programs=files, max_runs=runs, max_waiting=waiting, keys_file=keys_file, allow_hosts=names,
-                control_tokens=control_tokens, drain_seconds=drain, stall_seconds=stall, log_format=form.value,
-                log_level=level.value,
+                programs=files, roots=roots, max_runs=runs, max_waiting=waiting, keys_file=keys_file,
+                allow_hosts=names, control_tokens=control_tokens, drain_seconds=drain, stall_seconds=stall,
+                log_format=form.value, log_level=level.value,
             )  # fmt: skip
     except SpecError as error:
         texts = Texts()
-        for file in files or ():
+        for file in {problem.file for problem in error.diagnostics}:
             with suppress(SpecError):
-                texts.keep(read_source(file))
+                texts.keep(read_source(file or ""))
         texts.complain(error.diagnostics)
         server = any(problem.code.startswith("S6") for problem in error.diagnostics)
         raise typer.Exit((backend_code if server else document_code)(error.diagnostics)) from None

@@ -49,6 +49,7 @@ def serve(
     tools: Tools | None = None,
     store: str | None = None,
     programs: Sequence[str | Path] | None = None,
+    roots: Sequence[str | Path] = (),
     max_runs: int | None = None,
     max_waiting: int | None = None,
     keys_file: str | Path | None = None,
@@ -62,7 +63,8 @@ def serve(
     """Listen until the process is told to stop; the address goes to stderr. Port 0 takes a free one.
     model, backend, engine: as for `open_backend`. tools: what programs may call; the built-in ones when None.
     store: the path of an SQLite file, or the URL of a Postgres database; a temporary file when None. programs: files of
-    documents to store first; those that come with sglspec when None. max_runs, max_waiting: runs at a time, and in the
+    documents to store first; those that come with sglspec when None. roots: folders whose files these documents may
+    use, beside their own. max_runs, max_waiting: runs at a time, and in the
     queue. keys_file: keys that open the server, besides those in its store and in SGLSPEC_API_KEYS; without any,
     whoever is on this machine may use it. allow_hosts: names that clients may call it by, besides its address.
     control_tokens: whether raw prompts of other protocols may spell control tokens.
@@ -81,8 +83,8 @@ def serve(
         message = f"The server needs the package `{error.name}`, which is not installed."
         raise SpecError(Diagnostic("S607", message, help="Run `pip install 'sglspec[server]'`.")) from None
     listen(
-        host, port, model, backend, engine, tools, store, programs, max_runs, max_waiting, keys_file, allow_hosts,
-        control_tokens, drain_seconds, stall_seconds, log_format, log_level,
+        host, port, model, backend, engine, tools, store, programs, roots, max_runs, max_waiting, keys_file,
+        allow_hosts, control_tokens, drain_seconds, stall_seconds, log_format, log_level,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingABC
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,11 +11,12 @@ from starlette.requests import Request
 
 from sglspec.diagnostics import Diagnostic, Report, sentence
 from sglspec.document.bounds import MAX_BYTES
+from sglspec.document.files import MAX_FILES, PathFault, check_key
 from sglspec.document.json import read_json
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence, Source, to_python
 from sglspec.document.read import source_from_text
 from sglspec.server.problems import Problem
-from sglspec.server.storage.programs import DIGEST
+from sglspec.server.storage.programs import DIGEST, Document
 
 MAX_BODY = 2 * MAX_BYTES
 """A program of full size, and as much again for its inputs and what JSON's escapes add."""
@@ -29,7 +30,8 @@ QUERY = ("inputs", "seed", "trace", "detach")
 JSON_TYPES = ("application/json",)
 JSONL_TYPES = ("application/jsonl", "application/x-ndjson", "application/x-jsonlines")
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
-KEYS = ("spec", *QUERY)
+BUNDLE = ("spec", "files")
+KEYS = (*BUNDLE, *QUERY)
 _NAMED = ("application/json", "application/yaml", "application/jsonl")
 
 
@@ -46,10 +48,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What a client sent: `source` is the program, unread."""
+    """What a client sent: `source` is the program, unread; files: texts by path from its folder."""
 
     source: Source
     settings: Settings
+    files: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def read_posted(raw: Raw) -> Posted:
     source, root = _object(raw, KEYS)
     if root.get("spec") is None:
         raise _wrong(source, root, "`spec` is missing", help="It holds the program: a text or an object.", code="S202")
-    return Posted(_program(source, root.get("spec")), _settings(source, root))
+    return Posted(_program(source, root.get("spec")), _settings(source, root), _files(source, root))
 
 
 def read_settings(raw: Raw) -> Settings:
@@ -118,9 +121,30 @@ def read_settings(raw: Raw) -> Settings:
     return _settings(*_object(raw, QUERY))
 
 
-def read_document(raw: Raw) -> Source:
-    """A body that is a program and nothing else. Raises SpecError for an unreadable one."""
-    return source_from_text(raw.data, "spec", "yaml" if raw.kind in YAML_TYPES else "json")
+def read_program(raw: Raw) -> tuple[Source, Document]:
+    """A program to store, unread: the body itself, or as JSON an object of the program and its files.
+
+    Raises Problem (400) for such an object that is not as described, SpecError for an unreadable program."""
+    if raw.kind in YAML_TYPES:
+        return source_from_text(raw.data, "spec", "yaml"), Document.of(raw.data, "yaml")
+    body = _bundle(raw.data)
+    if body is None:
+        return source_from_text(raw.data, "spec", "json"), Document.of(raw.data, "json")
+    _check_keys(*body, BUNDLE)
+    spec = body[1].get("spec")
+    program = _program(body[0], spec)
+    text = spec.value if isinstance(spec, Scalar) and isinstance(spec.value, str) else program.text.lstrip()
+    return program, Document.of(text.encode("utf-8", "surrogatepass"), program.format, _files(*body))
+
+
+def _bundle(data: bytes) -> tuple[Source, Mapping] | None:
+    """A body that is an object with `spec`, and so no program."""
+    try:
+        source = Source("body", data.decode("utf-8-sig"), "json")
+    except UnicodeDecodeError:
+        return None
+    root = read_json(source, Report())
+    return (source, root) if isinstance(root, Mapping) and root.entry("spec") and not root.entry("sglspec") else None
 
 
 def read_alias(raw: Raw) -> str:
@@ -180,6 +204,30 @@ def _settings(source: Source, root: Mapping) -> Settings:
         _flag(source, root, "trace") or False,
         _flag(source, root, "detach"),
     )
+
+
+def _files(source: Source, root: Mapping) -> dict[str, str]:
+    """The files that a program brings with it."""
+    node = root.get("files")
+    if node is None or _is_null(node):
+        return {}
+    if not isinstance(node, Mapping):
+        raise _wrong(source, node, "`files` is an object of texts by path", "/files")
+    if len(node.entries) > MAX_FILES:
+        raise _wrong(source, node, f"a program may have {MAX_FILES} files", "/files", code="S109")
+    files: dict[str, str] = {}
+    for entry in node.entries:
+        text = entry.value
+        if not isinstance(text, Scalar) or not isinstance(text.value, str):
+            raise _wrong(source, text, "a file is a text", "/files")
+        try:
+            path = check_key(entry.key.text)
+        except PathFault as fault:
+            raise _wrong(source, entry.key, fault.message, "/files", fault.help, fault.code) from None
+        if path in files:
+            raise _wrong(source, entry.key, "this file is there twice", "/files", code="S120")
+        files[path] = text.value
+    return files
 
 
 def _flag(source: Source, root: Mapping, key: str) -> bool | None:
@@ -314,8 +362,8 @@ __all__ = [
     "read_alias",
     "read_batch",
     "read_batch_query",
-    "read_document",
     "read_posted",
+    "read_program",
     "read_settings",
     "receive_body",
 ]

@@ -34,6 +34,7 @@ def listen(
     tools: Tools | None = None,
     store: str | None = None,
     programs: Sequence[str | Path] | None = None,
+    roots: Sequence[str | Path] = (),
     max_runs: int | None = None,
     max_waiting: int | None = None,
     keys_file: str | Path | None = None,
@@ -47,7 +48,7 @@ def listen(
     """See `sglspec.server.serve`."""
     configure(log_format, log_level)
     tools = tools or Tools()
-    documents = read(builtin() if programs is None else map(Path, programs), tools)
+    documents = read(builtin() if programs is None else map(Path, programs), tools, [Path(root) for root in roots])
     database = database_at(store)
     database.open()
     access = access_to(database, keys_file, allow_hosts)

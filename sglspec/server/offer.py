@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sglspec.analysis import load_program
-from sglspec.analysis.program import Program
 from sglspec.diagnostics import Diagnostic, Report, SpecError, sentence
-from sglspec.document.read import read_source, source_from_text
+from sglspec.document.files import Files, PathFault
+from sglspec.document.read import read_source
 from sglspec.server.storage import programs as table
 from sglspec.server.storage.database import Database
-from sglspec.server.storage.programs import NAME, Document, Format
+from sglspec.server.storage.programs import NAME, Document
 from sglspec.tools import Tools
 
 
@@ -22,13 +22,14 @@ def builtin() -> list[Path]:
     return sorted(folder.glob("*.sglspec.yaml")) if folder is not None else []
 
 
-def read(files: Iterable[Path], tools: Tools) -> dict[str, Document]:
-    """Check documents; their texts by the names of the programs. Raises SpecError with what is wrong in all of them."""
+def read(files: Iterable[Path], tools: Tools, roots: Sequence[Path] = ()) -> dict[str, Document]:
+    """Check documents, which may use files of their own folder and of `roots`; their texts by the names of the
+    programs. Raises SpecError with what is wrong in all of them."""
     found: dict[str, Document] = {}
     problems: list[Diagnostic] = []
     for file in files:
         try:
-            name, document = _read(file, tools)
+            name, document = _read(file, tools, roots)
         except SpecError as error:
             problems += error.diagnostics
             continue
@@ -47,22 +48,22 @@ async def offer(database: Database, documents: dict[str, Document]) -> None:
         await database.write(lambda connection, n=name, d=document: table.save(connection, n, d))
 
 
-def _read(file: Path, tools: Tools) -> tuple[str, Document]:
+def _read(file: Path, tools: Tools, roots: Sequence[Path]) -> tuple[str, Document]:
     source = read_source(file)
-    program = _checked(str(file), source.text, source.format, tools)
+    files = Files(source, roots)
+    report = Report(source.name)
+    program = load_program(source, report, tools, files=files)
+    if program is None or report.has_errors:
+        raise SpecError(*(problem for problem in report.sorted() if problem.severity == "error"))
     name = program.name
     if not NAME.fullmatch(name):
         message = f"`{name}` cannot be the name of a program: a-z, 0-9 and -, a letter first"
         raise SpecError(Diagnostic("S612", sentence(message), file=str(file), help="Write `name:` into the document."))
-    return name, Document.of(file.read_bytes(), source.format)
-
-
-def _checked(name: str, text: str, format: Format, tools: Tools) -> Program:
-    report = Report(name)
-    program = load_program(source_from_text(text, name, format), report, tools)
-    if program is None or report.has_errors:
-        raise SpecError(*(problem for problem in report.sorted() if problem.severity == "error"))
-    return program
+    try:
+        bundle = files.bundle()
+    except PathFault as fault:
+        raise SpecError(Diagnostic(fault.code, sentence(fault.message), file=str(file), help=fault.help)) from None
+    return name, Document.of(file.read_bytes(), source.format, bundle)
 
 
 __all__ = ["builtin", "offer", "read"]

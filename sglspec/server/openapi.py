@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from sglspec.analysis.interface import input_schema, output_schema
+from sglspec.document.files import MAX_FILES
 from sglspec.server.endpoints import Endpoint
 from sglspec.server.programs import Checked
 from sglspec.server.storage.runs import STATES
@@ -34,6 +35,14 @@ _SEED: Schema = {
         {"type": "string", "pattern": "^[0-9]{1,19}$"},
         {"type": "null"},
     ],
+}
+
+_SPEC: Schema = {"type": ["string", "object"], "description": "A YAML or JSON document, or the program itself"}
+_FILES: Schema = {
+    "type": ["object", "null"],
+    "description": "Texts of the files that the program uses, by their paths from it",
+    "additionalProperties": {"type": "string"},
+    "maxProperties": MAX_FILES,
 }
 
 SCHEMAS: Mapping[str, Schema] = {
@@ -105,10 +114,17 @@ SCHEMAS: Mapping[str, Schema] = {
         },
         "additionalProperties": False,
     },
+    "Bundle": {
+        "type": "object",
+        "properties": {"spec": _SPEC, "files": _FILES},
+        "required": ["spec"],
+        "additionalProperties": False,
+    },
     "Posted": {
         "type": "object",
         "properties": {
-            "spec": {"type": ["string", "object"], "description": "A YAML or JSON document, or the program itself"},
+            "spec": _SPEC,
+            "files": _FILES,
             "inputs": _OBJECT,
             "seed": _SEED,
             "trace": {"type": ["boolean", "null"]},

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from sglspec.analysis import load_program
 from sglspec.analysis.program import Program
 from sglspec.diagnostics import Diagnostic, Report, SpecError
+from sglspec.document.files import Bundle
 from sglspec.document.nodes import Source
 from sglspec.document.read import source_from_text
 from sglspec.server.problems import Problem
@@ -41,7 +42,7 @@ class Programs:
     def __init__(self, database: Database, tools: Tools) -> None:
         self._database = database
         self._tools = tools
-        self._kept: OrderedDict[tuple[str, str, str], Program] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, str], Checked] = OrderedDict()
         self._checking = asyncio.Lock()
 
     async def resolve(self, reference: str) -> Version:
@@ -64,14 +65,15 @@ class Programs:
     async def stored(self, digest: str, name: str | None = None, version: int | None = None) -> Checked:
         """The program with this text. Raises Problem (422) when this sglspec does not take it (any more)."""
         document = await self.document(digest)
-        program = self._remembered(document, name or "spec")
-        if program is None:
+        key = (digest, document.format, name or "spec")
+        checked = self._remembered(key)
+        if checked is None:
             source = source_from_text(document.source, name or "spec", document.format)
-            program, diagnostics = await self.check(source)
-            if program is None:
+            checked, diagnostics = await self.check(source, document)
+            if checked is None:
                 raise Problem(422, "invalid-program", errors=[d for d in diagnostics if d.severity == "error"])
-            self._remember(document, program)
-        return Checked(program, document, name, version)
+            self._remember(key, checked)
+        return Checked(checked.program, document, name, version)
 
     async def document(self, digest: str) -> Document:
         """Raises Problem (404)."""
@@ -80,36 +82,37 @@ class Programs:
             raise Problem(404, "not-found", "There is no such program.")
         return found
 
-    async def posted(self, source: Source) -> tuple[Checked | None, list[Diagnostic]]:
+    async def posted(self, source: Source, files: Mapping[str, str]) -> tuple[Checked | None, list[Diagnostic]]:
         """A program that came with a request; None when it has errors, and all diagnostics."""
-        document = Document.of(source.text.encode("utf-8", "surrogatepass"), source.format)
-        program = self._remembered(document, source.name)
-        if program is not None:
-            return Checked(program, document), []
-        program, diagnostics = await self.check(source)
-        if program is None:
-            return None, diagnostics
-        if not diagnostics:
-            self._remember(document, program)
-        return Checked(program, document), diagnostics
+        document = Document.of(source.text.encode("utf-8", "surrogatepass"), source.format, files)
+        key = (document.digest, document.format, source.name)
+        checked = self._remembered(key)
+        if checked is not None:
+            return checked, []
+        checked, diagnostics = await self.check(source, document)
+        if checked is not None and not diagnostics:
+            self._remember(key, checked)
+        return checked, diagnostics
 
-    async def check(self, source: Source) -> tuple[Program | None, list[Diagnostic]]:
-        """Read and check, beside the event loop, one at a time: runs go on meanwhile."""
-        return await self.beside(lambda: _check(source, self._tools))
+    async def check(self, source: Source, document: Document) -> tuple[Checked | None, list[Diagnostic]]:
+        """Read and check, beside the event loop, one at a time: runs go on meanwhile. None for a program with errors.
+        What comes back has those of the document's files that it uses."""
+        return await self.beside(lambda: _check(source, document, self._tools))
 
     async def beside(self, work: Callable[[], T]) -> T:
         """Do work that takes a processor for a while."""
         async with self._checking:
             return await asyncio.to_thread(work)
 
-    def _remembered(self, document: Document, name: str) -> Program | None:
-        program = self._kept.get(key := (document.digest, document.format, name))
-        if program is not None:
+    def _remembered(self, key: tuple[str, str, str]) -> Checked | None:
+        checked = self._kept.get(key)
+        if checked is not None:
             self._kept.move_to_end(key)
-        return program
+        return checked
 
-    def _remember(self, document: Document, program: Program) -> None:
-        self._kept[document.digest, document.format, program.document.source.name] = program
+    def _remember(self, key: tuple[str, str, str], checked: Checked) -> None:
+        """key: digest, format and name of what was given."""
+        self._kept[key] = checked
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
@@ -120,16 +123,19 @@ def is_version(text: str) -> bool:
     return number or bool(DIGEST.fullmatch(text) or NAME.fullmatch(text))
 
 
-def _check(source: Source, tools: Tools) -> tuple[Program | None, list[Diagnostic]]:
+def _check(source: Source, document: Document, tools: Tools) -> tuple[Checked | None, list[Diagnostic]]:
     report = Report()
+    files = Bundle(source, document.files)
     program: Program | None = None
     try:
-        program = load_program(source, report, tools)
+        program = load_program(source, report, tools, files=files)
     except SpecError as error:
         report.extend(error.diagnostics)
     if program is None and not report.has_errors:
         raise RuntimeError("the analysis gave neither a program nor an error")
-    return None if report.has_errors else program, report.sorted()
+    if program is None or report.has_errors:
+        return None, report.sorted()
+    return Checked(program, Document.of(document.source, document.format, files.bundle())), report.sorted()
 
 
 __all__ = ["KEPT", "Checked", "Format", "Programs", "is_version"]

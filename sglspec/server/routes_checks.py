@@ -14,6 +14,7 @@ from sglspec.server.body import read_posted, receive_body
 from sglspec.server.endpoints import Endpoint, reply
 from sglspec.server.problems import Problem, faces
 from sglspec.server.service import Service
+from sglspec.server.storage.programs import Document
 
 CHECK_BYTES = 65_536
 
@@ -46,7 +47,9 @@ class CheckRoutes:
                 posted = await programs.beside(partial(read_posted, raw))
             except SpecError as error:
                 raise Problem(422, "invalid-program", errors=error.diagnostics) from None
-            program, diagnostics = await programs.check(posted.source)
+            text = posted.source.text.encode("utf-8", "surrogatepass")
+            document = Document.of(text, posted.source.format, posted.files)
+            program, diagnostics = await programs.check(posted.source, document)
         shown, omitted = faces(diagnostics, MAX_REPORTED, CHECK_BYTES)
         return reply({"ok": program is not None, "diagnostics": shown, "omitted": omitted})
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from sglspec.diagnostics import SpecError
 from sglspec.diagnostics.record import MAX_REPORTED
 from sglspec.server import openapi
-from sglspec.server.body import Raw, read_alias, read_document, receive_body
+from sglspec.server.body import read_alias, read_program, receive_body
 from sglspec.server.endpoints import Endpoint, reply
 from sglspec.server.faces import alias_face, version_face
 from sglspec.server.problems import Problem, faces
@@ -19,13 +19,15 @@ from sglspec.server.queries import MOST, cursor, flag, whole
 from sglspec.server.routes_checks import CHECK_BYTES
 from sglspec.server.service import Service
 from sglspec.server.storage import programs as table
-from sglspec.server.storage.programs import NAME, Conflict, Document, Format
+from sglspec.server.storage.programs import NAME, Conflict
 
+_PROGRAM = {"type": "object", "required": ["sglspec"]}
 _POST = {
     "parameters": [openapi.query("name", {"type": "string"}), openapi.query("dry_run", {"type": "boolean"})],
     "requestBody": {
         "required": True,
-        "content": openapi.content("application/yaml", schema={"type": "string"}) | openapi.content("application/json"),
+        "content": openapi.content("application/yaml", schema={"type": "string"})
+        | openapi.content("application/json", schema={"anyOf": [openapi.ref("Bundle"), _PROGRAM]}),
     },
     "responses": openapi.answers("200", "Its version, or what the check says", "application/json")
     | openapi.answers("201", "Its new version", "application/json"),
@@ -34,6 +36,15 @@ _PAGE = {"parameters": list(openapi.PAGE)}
 _PROGRAMS = {"parameters": [openapi.query("archived", {"type": "boolean"}), *openapi.PAGE]}
 _GONE = {"responses": openapi.answers("204", "Done")}
 _SOURCE = {"responses": openapi.answers("200", "The text", "application/yaml", "application/json")}
+_BUNDLE = {
+    "responses": {
+        "200": {
+            "description": "A body for `POST /v1/programs`",
+            "content": openapi.content("application/json", schema=openapi.ref("Bundle")),
+        },
+        "default": openapi.problem(),
+    }
+}
 _PUT = {
     "requestBody": {
         "required": True,
@@ -70,6 +81,14 @@ class ProgramRoutes:
                 "The text of a version, byte for byte",
                 _SOURCE,
             ),
+            Endpoint(
+                "GET",
+                one + "/bundle",
+                self.get_bundle,
+                "programs:read",
+                "The text of a version with the files that it uses",
+                _BUNDLE,
+            ),
             Endpoint("GET", one + "/openapi.json", self.get_openapi, "programs:read", "The API of one program"),
             Endpoint(
                 "GET", one + "/input.schema.json", self.get_inputs, "programs:read", "A JSON Schema of its inputs"
@@ -93,22 +112,22 @@ class ProgramRoutes:
         if given is not None and not NAME.fullmatch(given):
             raise Problem(400, "invalid-request", _NAME_RULE)
         with self._service.slots.entry():
-            document = Document.of(raw.data, _format(raw))
             try:
-                source = read_document(raw)
+                source, document = await self._programs.beside(partial(read_program, raw))
             except SpecError as error:
                 raise Problem(422, "invalid-program", errors=error.diagnostics) from None
-            program, diagnostics = await self._programs.check(source)
+            checked, diagnostics = await self._programs.check(source, document)
         shown, omitted = faces(diagnostics, MAX_REPORTED, CHECK_BYTES)
-        name = given or (None if program is None else program.spec.name)
+        name = given or (None if checked is None else checked.program.spec.name)
         if dry:
-            face = {"ok": program is not None, "name": name, "digest": document.digest}
+            digest = (document if checked is None else checked.document).digest
+            face = {"ok": checked is not None, "name": name, "digest": digest}
             return reply(face | {"diagnostics": shown, "omitted": omitted})
-        if program is None:
+        if checked is None:
             raise Problem(422, "invalid-program", errors=[d for d in diagnostics if d.severity == "error"])
         if name is None:
             raise Problem(422, "no-name", "Write `name:` into the program, or add `?name=` to the address.")
-        version, new = await self._database.write(partial(table.save, name=name, document=document))
+        version, new = await self._database.write(partial(table.save, name=name, document=checked.document))
         here = f"/v1/programs/{name}/versions/{version.version}"
         face = version_face(version) | {"diagnostics": shown, "omitted": omitted}
         return reply(face, 201 if new else 200, {"Location": here})
@@ -128,6 +147,7 @@ class ProgramRoutes:
         face = version_face(version) | {
             "description": None if spec.description is None else str(spec.description),
             "inputs": list(spec.inputs),
+            "files": list(checked.document.files),
         }
         return reply(face, headers={"ETag": f'"{version.digest}"'})
 
@@ -142,6 +162,12 @@ class ProgramRoutes:
         document = await self._programs.document(version.digest)
         headers = {"ETag": f'"{version.digest}"', "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         return Response(document.source, headers=headers, media_type=_SOURCE_TYPES[document.format])
+
+    async def get_bundle(self, request: Request) -> Response:
+        version = await self._programs.resolve(request.path_params["reference"])
+        document = await self._programs.document(version.digest)
+        bundle = {"spec": document.source.decode("utf-8", "surrogatepass"), "files": document.files}
+        return reply(bundle, headers={"ETag": f'"{version.digest}"'})
 
     async def get_openapi(self, request: Request) -> Response:
         return reply(openapi.program_document(await self._checked(request)))
@@ -207,10 +233,6 @@ class ProgramRoutes:
 
 
 _NAME_RULE = "A name has 1 to 63 characters: a-z, 0-9 and -, a letter first."
-
-
-def _format(raw: Raw) -> Format:
-    return "json" if raw.kind == "application/json" else "yaml"
 
 
 def _name(request: Request) -> str:

@@ -84,7 +84,7 @@ class RunRoutes:
                 posted = await self._service.programs.beside(partial(read_posted, raw))
             except SpecError as error:
                 raise Problem(422, "invalid-program", errors=error.diagnostics) from None
-            checked, diagnostics = await self._service.programs.posted(posted.source)
+            checked, diagnostics = await self._service.programs.posted(posted.source, posted.files)
             if checked is None:
                 raise Problem(422, "invalid-program", errors=[d for d in diagnostics if d.severity == "error"])
             run, replayed = await self._create(request, ask, checked, posted.settings)

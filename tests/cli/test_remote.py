@@ -98,6 +98,64 @@ def test_errors_of_the_server_point_into_the_local_file(cli, write, place) -> No
         assert "4 |   - genn: story" in done.err
 
 
+PARTS = {
+    "letter/main.yaml": "sglspec: v1\nname: letter\nuse: {part: ./in/part.yaml}\noutputs: [how]\nsteps:\n"
+    "  - call: part\n    into: {how: how}\n",
+    "letter/in/part.yaml": "sglspec: v1\ndefs: {texts: {tone: {file: ../tone.md}}}\n"
+    'outputs: {how: "{{ texts.tone }}"}\nsteps: [x]\n',
+    "letter/tone.md": "warm",
+}
+
+
+def test_deploy_sends_the_files_that_the_document_uses(cli, write, place) -> None:
+    for name, text in PARTS.items():
+        write(name, text)
+    first = cli("deploy", "letter/main.yaml", *place.options)
+    write("letter/tone.md", "cool")
+    second = cli("deploy", "letter/main.yaml", *place.options)
+    assert (first.out, second.out) == ("letter@1\n", "letter@2\n")
+    for version, tone in ((1, "warm"), (2, "cool")):
+        run = place.post(f"/v1/programs/letter@{version}/runs")["id"]
+        result = json.loads(cli("runs", "get", run, "--result", "--wait", "5", *place.options).out)
+        assert result["outputs"] == {"how": tone}
+    face = json.loads(cli("programs", "get", "letter", *place.options).out)
+    assert face["files"] == ["in/part.yaml", "tone.md"]
+
+
+def test_errors_in_a_file_that_was_sent_are_shown_there(cli, write, place) -> None:
+    for name, text in PARTS.items():
+        write(name, text)
+    write("letter/in/part.yaml", "sglspec: v1\nsteps:\n  - genn: story\n")
+    done = cli("deploy", "letter/main.yaml", "--dry-run", *place.options)
+    assert (done.code, done.err) == (1, cli("check", "letter/main.yaml").out)
+    assert "letter/in/part.yaml:3:5" in done.err
+    assert "3 |   - genn: story" in done.err
+
+
+def test_files_of_other_folders_are_not_sent(cli, write, place) -> None:
+    for name, text in PARTS.items():
+        write(name, text.replace("../tone.md", "../../tone.md"))
+    write("tone.md", "cold")
+    done = cli("deploy", "letter/main.yaml", *place.options)
+    assert (done.code, done.out) == (1, "")
+    assert "letter/in/part.yaml:2:" in done.err
+    assert "S121" in done.err
+    assert cli("deploy", "letter/main.yaml", "--root", ".", "--dry-run", *place.options).code == 0
+    missing = cli("deploy", "letter/in/part.yaml", "--root", ".", "--dry-run", *place.options)
+    assert (missing.code, missing.err) == (0, "sglspec: the program can be stored\n")
+
+
+def test_errors_of_a_folder_that_is_served(cli, write) -> None:
+    for name, text in PARTS.items():
+        write(name.replace(".yaml", ".sglspec.yaml"), text.replace("part.yaml", "part.sglspec.yaml"))
+    write("letter/in/part.sglspec.yaml", PARTS["letter/in/part.yaml"].replace("../tone.md", "../tune.md"))
+    done = cli("serve", "letter", "--port", "0")
+    assert done.code == 2
+    assert "letter/in/part.sglspec.yaml:2:" in done.err
+    assert "../tune.md" in done.err
+    assert "2 | defs:" in done.err
+
+
 def test_warnings_do_not_keep_it_from_being_stored(cli, write, place) -> None:
     write("unused.yaml", HELLO.replace("hello", "unused").replace("inputs:", "inputs:\n  idle: {type: string}"))
     done = cli("deploy", "unused.yaml", *place.options)

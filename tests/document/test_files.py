@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sglspec.document import files
-from sglspec.document.files import Files, PathFault
+from sglspec.document.files import Bundle, Files, PathFault
 from sglspec.document.read import read_source, source_from_text
 
 
@@ -104,3 +104,35 @@ def test_so_many_files_and_no_more(tree: Path, monkeypatch: pytest.MonkeyPatch) 
     opened = of_main(tree)
     assert read(opened, "./b.yaml") == read(opened, "./in/../b.yaml") == ("own/b.yaml", "own/b.yaml")
     assert read(opened, "./in/a.yaml") == ("S109", "")
+
+
+def test_what_was_read_is_found_again_in_a_bundle(tree: Path) -> None:
+    """By whatever path, and below files that were found that way."""
+    (tree / "own" / "linked").symlink_to(tree / "own" / "in")
+    opened = of_main(tree, "other")
+    paths = ["./b.yaml", "../own/b.yaml", "in/a.yaml", "linked/a.yaml", "../other/c.yaml"]
+    for path in paths:
+        read(opened, path)
+    above = opened.find(opened.find(opened.start, "in/a.yaml").folder, "../b.yaml")
+    opened.read(above)
+    bundle = opened.bundle()
+    assert sorted(bundle) == ["../other/c.yaml", "../own/b.yaml", "b.yaml", "in/a.yaml", "linked/a.yaml"]
+    assert opened.names["../own/b.yaml"] == "own/b.yaml"
+    packed = Bundle(source_from_text("x", "spec"), bundle)
+    assert [read(packed, path)[1] for path in paths] == [read(opened, path)[1] for path in paths]
+    assert packed.find(packed.find(packed.start, "in/a.yaml").folder, "../b.yaml").name == "b.yaml"
+    assert [read(packed, path)[0] for path in ("./c.yaml", "../c.yaml", "/b.yaml")] == ["S100", "S121", "S120"]
+    assert read(Bundle(source_from_text("x", "spec"), {}), "./b.yaml") == ("S121", "")
+
+
+def test_two_files_that_links_bring_to_one_path(tree: Path) -> None:
+    """`in/x.yaml` is a link to `b.yaml`, beside which stands a `c.yaml`; so does one in `in`."""
+    for name in ("own/c.yaml", "own/in/c.yaml"):
+        (tree / name).write_text(name)
+    (tree / "own" / "in" / "x.yaml").symlink_to(tree / "own" / "b.yaml")
+    opened = of_main(tree)
+    opened.read(opened.find(opened.start, "in/c.yaml"))
+    assert opened.bundle() == {"in/c.yaml": "own/in/c.yaml"}
+    opened.read(opened.find(opened.find(opened.start, "in/x.yaml").folder, "./c.yaml"))
+    with pytest.raises(PathFault, match="two files"):
+        opened.bundle()

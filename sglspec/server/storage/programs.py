@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, Select, func, select, update
 
 from sglspec.server.storage.statements import add
-from sglspec.server.storage.tables import aliases, documents, programs, versions
+from sglspec.server.storage.tables import aliases, document_files, documents, programs, versions
 
 Format = Literal["yaml", "json"]
 NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -20,15 +21,24 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A program's text, byte for byte as it came."""
+    """A program's text, byte for byte as it came, and the files that it uses: texts by path from its folder.
+
+    digest: SHA-256 of the text; of one with files, of a list as `sha256sum` writes it: the text without a name, then
+    the files by path."""
 
     digest: str
     format: Format
     source: bytes
+    files: MappingABC[str, str] = field(default_factory=dict[str, str])
 
     @staticmethod
-    def of(source: bytes, format: Format) -> Document:
-        return Document(f"sha256:{hashlib.sha256(source).hexdigest()}", format, source)
+    def of(source: bytes, format: Format, files: MappingABC[str, str] | None = None) -> Document:
+        digest = _sha256(source)
+        files = dict(sorted((files or {}).items()))
+        if files:
+            lines = [(digest, ""), *((_sha256(text.encode("utf-8")), path) for path, text in files.items())]
+            digest = _sha256("".join(f"{digest}  {path}\n" for digest, path in lines).encode("utf-8"))
+        return Document(f"sha256:{digest}", format, source, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +70,21 @@ class Conflict(Exception):
 
 
 def save_document(connection: Connection, document: Document) -> None:
-    add(connection, documents, digest=document.digest, format=document.format, source=document.source)
+    new = add(connection, documents, digest=document.digest, format=document.format, source=document.source)
+    if new and document.files:
+        rows = [
+            {"digest": document.digest, "path": path, "source": text.encode()} for path, text in document.files.items()
+        ]
+        connection.execute(document_files.insert(), rows)
 
 
 def document(connection: Connection, digest: str) -> Document | None:
     row = connection.execute(select(documents).where(documents.c.digest == digest)).one_or_none()
-    return None if row is None else Document(row.digest, row.format, bytes(row.source))
+    if row is None:
+        return None
+    query = select(document_files.c.path, document_files.c.source).where(document_files.c.digest == digest)
+    files = {path: bytes(text).decode() for path, text in connection.execute(query)}
+    return Document(row.digest, row.format, bytes(row.source), dict(sorted(files.items())))
 
 
 def save(connection: Connection, name: str, document: Document) -> tuple[Version, bool]:
@@ -153,6 +172,10 @@ def move_alias(connection: Connection, name: str, alias: str, version: int, cond
 
 def drop_alias(connection: Connection, name: str, alias: str) -> bool:
     return connection.execute(aliases.delete().where(aliases.c.name == name, aliases.c.alias == alias)).rowcount == 1
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _versions() -> Select[*tuple[Any, ...]]:

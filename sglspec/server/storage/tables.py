@@ -22,9 +22,17 @@ metadata = MetaData()
 documents = Table(
     "documents",
     metadata,
-    Column("digest", String(71), primary_key=True),  # sha256:…, of the bytes
+    Column("digest", String(71), primary_key=True),  # sha256:…, of the bytes, and of the files that it uses
     Column("format", String(4), nullable=False),
     Column("source", LargeBinary, nullable=False),
+)
+
+document_files = Table(
+    "document_files",
+    metadata,
+    Column("digest", String(71), ForeignKey("documents.digest"), primary_key=True),  # of the document that uses it
+    Column("path", Text, primary_key=True),  # from the document's folder
+    Column("source", LargeBinary, nullable=False),  # UTF-8
 )
 
 programs = Table(
