@@ -18,7 +18,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any, TypeVar, get_type_hints, overload
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from sglspec.calculator import calculate
 
@@ -112,7 +112,7 @@ def make_tool(function: Callable[..., Any], name: str | None = None) -> Tool:
         signature = inspect.signature(function)
         hints = get_type_hints(function, include_extras=True)
     except Exception as error:  # annotations are code: they fail with whatever they like
-        raise ToolsFault(f"the tool `{own}` has a signature that cannot be read: {error}") from None
+        raise ToolsFault(f"the tool `{own}` has a signature that cannot be read: {error_text(error)}") from None
     parameters: dict[str, Parameter] = {}
     open = False
     for parameter in signature.parameters.values():
@@ -136,6 +136,8 @@ def _converter(tool: str, name: str, hints: Mapping[str, Any]) -> Callable[[Any]
         except ValidationError as error:
             faults = error.errors(include_url=False, include_input=False, include_context=False)
             raise ValueError("; ".join(_fault_text(fault) for fault in faults[:3])) from None
+        except (Exception, SystemExit) as error:  # validators are the tool's code; its words may repeat the value
+            raise ValueError(f"its check failed with {type(error).__name__}") from None
 
     return convert
 
@@ -150,8 +152,9 @@ def _adapter(tool: str, name: str, hints: Mapping[str, Any]) -> TypeAdapter[Any]
             if error.code != "type-adapter-config-unused":
                 raise
             return TypeAdapter(annotation)  # a model has a configuration of its own
-    except PydanticUserError as error:
-        raise ToolsFault(f"the argument `{name}` of the tool `{tool}` has no usable type: {error.message}") from None
+    except Exception as error:  # types bring code of their own
+        message = error.message if isinstance(error, PydanticUserError) else error_text(error)
+        raise ToolsFault(f"the argument `{name}` of the tool `{tool}` has no usable type: {message}") from None
 
 
 def _fault_text(fault: Any) -> str:
@@ -161,14 +164,29 @@ def _fault_text(fault: Any) -> str:
     return f"at {place}: {message}" if place else message
 
 
+def error_text(error: BaseException) -> str:
+    """What a tool failed with, as a clause: a ToolError's own words, of anything else its type, too."""
+    try:
+        text = str(error)
+    except Exception:  # its words are the tool's code
+        text = ""
+    name = type(error).__name__
+    whole = text if isinstance(error, ToolError) else f"{name}: {text}" if text else name
+    return whole.encode("utf-8", "backslashreplace").decode()
+
+
 def result_value(result: Any) -> Any:
     """What a tool returned, as a value of the language: JSON, nothing else. Raises ToolError."""
+    kind = type(result).__name__
+    if isinstance(result, Iterator | Coroutine):  # an iterator may have no end
+        if isinstance(result, Coroutine):
+            result.close()
+        raise ToolError(f"it returned something that is no JSON value ({kind})")
     try:
         value = to_jsonable_python(result)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
-    except (PydanticSerializationError, TypeError, ValueError, RecursionError):
-        kind = type(result).__name__
+    except Exception:  # serializers of models are the tool's code
         raise ToolError(f"it returned something that is no JSON value ({kind})") from None
     if len(text) > MAX_RESULT:
         raise ToolError(f"it returned more than {MAX_RESULT:,} characters")
@@ -248,11 +266,11 @@ def _module(name: str) -> ModuleType:
 def _loaded(what: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
-    except Exception as error:  # the module is the operator's code: it fails with whatever it likes
-        raise ToolsFault(f"{what} cannot be loaded: {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:  # the operator's code: it fails with whatever it likes
+        raise ToolsFault(f"{what} cannot be loaded: {error_text(error)}") from None
 
 
 __all__ = [
-    "GROUP", "Parameter", "Tool", "ToolError", "Tools", "ToolsFault", "calculator", "load_tools", "make_tool",
-    "result_value", "tool",
+    "GROUP", "Parameter", "Tool", "ToolError", "Tools", "ToolsFault", "calculator", "error_text", "load_tools",
+    "make_tool", "result_value", "tool",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from sglspec import tools
 from sglspec.tools import MAX_RESULT, ToolError, Tools, ToolsFault, load_tools, make_tool, result_value, tool
@@ -23,6 +23,16 @@ class Unit(Enum):
 class Place(BaseModel):
     city: str
     zip: int = 0
+
+
+class Strange:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        raise KeyError("strange")
+
+
+def broken(value: int) -> int:
+    raise KeyError(f"the value is {value}")
 
 
 def convert(annotation: Any, value: Any) -> Any:
@@ -62,6 +72,7 @@ def test_arguments_are_converted(annotation: Any, value: Any, converted: Any):
         (Annotated[int, Field(ge=0)], -1, "input should be greater than or equal to 0"),
         (list[int], [1, "b"], "at 1: input should be a valid integer, unable to parse string as an integer"),
         (Place, {"zip": 1}, "at city: field required"),
+        (Annotated[int, AfterValidator(broken)], 7, "its check failed with KeyError"),
     ],
 )
 def test_what_does_not_fit_is_said_without_the_value(annotation: Any, value: Any, message: str):
@@ -91,8 +102,12 @@ def test_types_that_cannot_be_read():
 
     def unusable(x: int) -> None: ...
 
+    def pattern(x: Annotated[str, Field(pattern="(")]) -> None: ...
+
+    def recursive(x: list[Strange]) -> None: ...
+
     unusable.__annotations__["x"] = object()
-    for function in (unknown, unusable):
+    for function in (unknown, unusable, pattern, recursive):
         with pytest.raises(ToolsFault):
             make_tool(function)
 
@@ -148,6 +163,7 @@ def test_a_module_given_by_its_path(tmp_path: Path):
         ("x = 1", "has no tools"),
         ("1 / 0", "cannot be loaded: ZeroDivisionError"),
         ("def", "cannot be loaded: SyntaxError"),
+        ("raise SystemExit('no')", "cannot be loaded: SystemExit: no"),
         ("from sglspec.tools import tool\n@tool\ndef calculator(): ...", "two tools `calculator`"),
         ("from sglspec.tools import tool\n@tool(name='a b')\ndef f(): ...", "'a b' is not a name"),
     ],

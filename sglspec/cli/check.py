@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +14,7 @@ from sglspec.cli.documents import documents, read_document
 from sglspec.cli.exits import NO, OK, backend_code, document_code
 from sglspec.cli.options import DocumentPaths, McpOption, RootOption, ToolsOption, folders, host_tools, one_of
 from sglspec.cli.stdin import StandardInput
-from sglspec.cli.streams import note, put
+from sglspec.cli.streams import note, output, put
 
 if TYPE_CHECKING:
     from sglspec.analysis.program import Program
@@ -61,7 +60,7 @@ def check(
     found = list(dict.fromkeys(problem for _, problems in checked for problem in problems))
     faulty = sum(any(p.severity == "error" or strict for p in problems) for _, problems in checked)
     if face is Format.text:
-        put(texts.render(found, sys.stdout) + _summary(len(files), faulty, clean=not found))
+        put(texts.render(found, output()) + _summary(len(files), faulty, clean=not found))
     else:
         _print_records(face, found)
     code = document_code(found)

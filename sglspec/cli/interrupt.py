@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from sglspec.cli.streams import note
+from sglspec.cli.streams import note, output
 
 GRACE = 10.0
 """Seconds that a cancelled run has to stop."""
@@ -76,7 +75,7 @@ class Interrupts:
     def _leave(self, code: int) -> NoReturn:
         """End now, whatever threads are doing. A write that the signal interrupted may forbid the flush."""
         with suppress(BaseException):
-            sys.stdout.flush()
+            output().flush()
         with suppress(BaseException):
             if self.last_words is not None:
                 self.last_words()

@@ -23,7 +23,7 @@ from sglspec.cli.live import Live, StatusLine
 from sglspec.cli.options import host_tools, wrong
 from sglspec.cli.run import Stream
 from sglspec.cli.stdin import StandardInput
-from sglspec.cli.streams import note, outputs_text, printable, put, to_json, wants_color
+from sglspec.cli.streams import note, output, outputs_text, printable, put, to_json, wants_color
 from sglspec.diagnostics import Diagnostic, SpecError
 from sglspec.runtime.run import Run, RunOptions, start
 
@@ -67,7 +67,7 @@ class Job:
         """What to print while it runs."""
         if self.stream is not None:
             return self.stream
-        return Stream.text if sys.stdout.isatty() and not self.json else Stream.none
+        return Stream.text if output().isatty() and not self.json else Stream.none
 
 
 def perform(job: Job) -> int:
@@ -131,7 +131,7 @@ class _Performance:
         self._trace = trace
         self._printed = False
         self._status = StatusLine(sys.stderr)
-        self._live = Live(sys.stdout, self._status, wants_color(sys.stdout)) if job.mode is Stream.text else None
+        self._live = Live(output(), self._status, wants_color(output())) if job.mode is Stream.text else None
 
     async def run(self, given: dict[str, Any], interrupts: Interrupts) -> Result:
         interrupts.last_words = self._last_words
@@ -156,7 +156,7 @@ class _Performance:
         if self._job.json and not self._printed:
             error = Diagnostic("S714", "The run was cancelled.", file=self._program.document.source.name)
             put(to_json({"status": "cancelled", "error": error.as_dict(), "diagnostics": []}))
-            sys.stdout.flush()
+            output().flush()
 
     async def _open(self) -> Backend:
         model = self._job.model or self._program.spec.model
@@ -232,7 +232,7 @@ class _Performance:
             self._live.finish(result)
         elif self._job.mode is Stream.none and _worth_printing(result):
             text = outputs_text(result.outputs)
-            put(printable(text) if sys.stdout.isatty() else text)
+            put(printable(text) if output().isatty() else text)
         if profile is not None and not self._job.json:
             from sglspec.cli.plans.profile import text as profile_text
 

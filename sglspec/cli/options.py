@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from sglspec.cli.streams import results_only
+
 if TYPE_CHECKING:
     from sglspec.tools import Tools
 
@@ -87,11 +89,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def host_tools(
     modules: Sequence[str] | None, servers: Sequence[str] | None, *, installed: bool = True
 ) -> Generator[Tools]:
-    """The tools of the modules and MCP servers that were named, and of installed packages. Servers end when it is left.
-    A usage error when they cannot be had."""
+    """The tools of the modules and MCP servers that were named, and of installed packages. Servers end when it is left,
+    and until then what tools print goes to standard error. A usage error when they cannot be had."""
     from sglspec.tools import ToolsFault, load_tools
 
     with ExitStack() as stack:
+        stack.enter_context(results_only())
         option = "--mcp"
         try:
             found = ()

@@ -11,7 +11,8 @@ import re
 import select
 import shutil
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -68,6 +69,48 @@ def secure_streams() -> None:
     error = cast(Any, sys.stderr)
     if error is sys.__stderr__ and isinstance(error, io.TextIOWrapper):
         error.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+class _Aside(io.TextIOBase):
+    """Stands for standard output where code of others runs: what that prints goes to standard error."""
+
+    def __init__(self, results: IO[str]) -> None:
+        self.results = results
+
+    @property
+    def buffer(self) -> Any:
+        return sys.stderr.buffer
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
+
+    def fileno(self) -> int:
+        return sys.stderr.fileno()
+
+    def write(self, text: str, /) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+@contextmanager
+def results_only() -> Generator[None]:
+    """While entered, only `output` leads to standard output."""
+    before = sys.stdout
+    sys.stdout = _Aside(before)
+    try:
+        yield
+    finally:
+        sys.stdout = before
+
+
+def output() -> IO[str]:
+    """Where results go: standard output."""
+    return sys.stdout.results if isinstance(sys.stdout, _Aside) else sys.stdout
 
 
 def require_reader(stream: IO[str]) -> None:
@@ -136,8 +179,9 @@ def outputs_text(outputs: dict[str, Any]) -> str:
 
 def put(text: str) -> None:
     """Write a result to standard output, a line end after it if it has none, and flush."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    sys.stdout.flush()
+    out = output()
+    out.write(text if text.endswith("\n") else text + "\n")
+    out.flush()
 
 
 def note(text: str, end: str = "\n") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +20,7 @@ from sglspec.cli.options import (
     whole_number,
     wrong,
 )
-from sglspec.cli.streams import put
+from sglspec.cli.streams import output, put
 
 if TYPE_CHECKING:
     from sglspec.backends import Backend
@@ -144,7 +143,7 @@ class _Session:
         trial = outcome.trial
         put(f"{'ok  ' if outcome.passed else 'FAIL'} {trial.file}: {trial.name}")
         if not outcome.passed:
-            put(self._texts.render(outcome.problems, sys.stdout))
+            put(self._texts.render(outcome.problems, output()))
 
 
 def _summary(outcomes: list[Outcome]) -> str:

@@ -18,11 +18,13 @@ from sglspec.runtime.fork import error_value
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.limits import LimitReached
 from sglspec.runtime.scope import Bound, Value
-from sglspec.runtime.threads import ToolThreads
-from sglspec.tools import Tool, ToolError, result_value
+from sglspec.runtime.threads import TookTooLong
+from sglspec.tools import Tool, error_text
 
 NOT_CAUGHT = ("S710", "S711")
 """Errors of the script, not of the tool or program: `on_error` does not hide them."""
+LONGEST = 2_000
+"""Characters of a tool's message that are shown."""
 
 
 async def run_tool(frame: Frame, step: ToolStep) -> None:
@@ -90,31 +92,24 @@ async def _answer(frame: Frame, step: ToolStep, tool: Tool | None, arguments: di
             raise frame.engine_error(problem, step.verb_node) from None
     assert tool is not None, "the run was checked against its tools"
     seconds = None if step.timeout is None else await frame.option(step.timeout, "timeout")
-    limit = asyncio.timeout(seconds)
     try:
-        async with limit:
-            result = await _call(tool, arguments, frame.shared.threads)
-        return frame.shared.masked(result_value(result))
+        return frame.shared.masked(await frame.shared.threads.call(tool, arguments, seconds))
+    except TookTooLong:
+        message = f"the tool `{tool.name}` took longer than {seconds:g} seconds"
+        raise frame.error("S717", message, step.verb_node) from None
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         message = "it was cancelled"
-    except ToolError as problem:
-        message = str(problem)
-    except (Exception, SystemExit) as problem:  # a tool fails with whatever it likes
-        if limit.expired():
-            message = f"the tool `{tool.name}` took longer than {seconds:g} seconds"
-            raise frame.error("S717", message, step.verb_node) from None
-        message = f"{type(problem).__name__}: {problem}"
-    message = frame.shared.masked(f"the tool `{tool.name}` failed: {message}")
-    raise frame.error("S716", message, step.verb_node) from None
+    except Exception as problem:  # a tool fails with whatever it likes
+        message = error_text(problem)
+    message = _shortened(frame.shared.masked(message))
+    raise frame.error("S716", f"the tool `{tool.name}` failed: {message}", step.verb_node) from None
 
 
-async def _call(tool: Tool, arguments: dict[str, Any], threads: ToolThreads) -> Any:
-    if tool.is_async:
-        return await tool.function(**arguments)
-    return await threads.run(lambda: tool.function(**arguments))
+def _shortened(message: str) -> str:
+    return message if len(message) <= LONGEST else f"{message[: LONGEST - 1]}…"
 
 
 def _check_picks(frame: Frame, step: ToolStep, value: Value) -> None:

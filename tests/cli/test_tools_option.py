@@ -1,4 +1,4 @@
-"""`--tools`, of `run`, `check` and `serve`."""
+"""`--tools`, of `run`, `check`, `test` and `serve`."""
 
 from __future__ import annotations
 
@@ -49,3 +49,20 @@ def test_modules_that_cannot_be_had(cli, write):
     for command in (["run", "t.yaml"], ["check", "t.yaml"], ["serve"]):
         done = cli(*command, "--tools", "no_such_module")
         assert done.code == 2 and "--tools" in done.err and "no_such_module" in done.err, done
+
+
+def test_what_tools_print_is_no_result(cli, write):
+    noisy = "import sys\nprint('loading')\n" + TOOLS.replace(
+        "    return", "    print('calling'); sys.stdout.buffer.write(b'bytes'); sys.stdout.flush()\n    return"
+    )
+    write("tools.py", noisy)
+    write("t.yaml", TWICE + "tests:\n  - {expect: [y == 6]}\n")
+    done = cli("run", "--tools", "tools.py", "--json", "t.yaml")
+    assert json.loads(done.out)["outputs"] == {"y": 6}
+    assert all(word in done.err for word in ("loading", "calling", "bytes"))
+    done = cli("run", "--tools", "tools.py", "--stream", "events", "t.yaml")
+    assert json.loads(done.out.splitlines()[-1])["type"] == "run.succeeded"
+    assert all(json.loads(line) for line in done.out.splitlines())
+    assert cli("check", "--tools", "tools.py", "--format", "json", "t.yaml").out == "[]\n"
+    done = cli("test", "--tools", "tools.py", "t.yaml")
+    assert done.out == "ok   t.yaml: test 1\n1 passed, in 1 document\n"

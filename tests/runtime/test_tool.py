@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,8 @@ import pytest
 from sglspec.diagnostics import SpecError
 from sglspec.runtime.result import Result
 from sglspec.runtime.run import RunOptions
-from sglspec.runtime.threads import MOST
+from sglspec.runtime.threads import MOST, TookTooLong, ToolThreads
+from sglspec.runtime.tool import LONGEST
 from sglspec.tools import ToolError, Tools, make_tool
 from tests.runtime.fake import FakeBackend, program, start
 
@@ -90,6 +92,55 @@ def exiting() -> None:
     raise SystemExit(3)
 
 
+async def exiting_soon() -> None:
+    raise SystemExit(3)
+
+
+async def interrupting() -> None:
+    raise KeyboardInterrupt
+
+
+async def leaving() -> None:
+    raise GeneratorExit
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def speechless() -> None:
+    raise Speechless
+
+
+def halved() -> None:
+    raise ToolError("\ud800")
+
+
+def lengthy() -> None:
+    raise ToolError("x" * 10 * LONGEST)
+
+
+def deep() -> Any:
+    value: Any = 1
+    for _ in range(5000):
+        value = [value]
+    return value
+
+
+def endless() -> Any:
+    return itertools.count()
+
+
+def growing() -> Any:
+    while True:
+        yield 1
+
+
+def unawaited() -> Any:
+    return failing()
+
+
 def stopping() -> None:
     raise StopIteration("s")
 
@@ -111,8 +162,18 @@ def unprintable() -> object:
     [
         (failing, "The tool `failing` failed: no such city."),
         (breaking, "The tool `breaking` failed: KeyError: 'k'."),
-        (exiting, "The tool `exiting` failed: RuntimeError: SystemExit."),
-        (stopping, "The tool `stopping` failed: RuntimeError: StopIteration: s."),
+        (exiting, "The tool `exiting` failed: SystemExit: 3."),
+        (exiting_soon, "The tool `exiting_soon` failed: SystemExit: 3."),
+        (interrupting, "The tool `interrupting` failed: KeyboardInterrupt."),
+        (leaving, "The tool `leaving` failed: GeneratorExit."),
+        (stopping, "The tool `stopping` failed: StopIteration: s."),
+        (speechless, "The tool `speechless` failed: Speechless."),
+        (halved, "The tool `halved` failed: \\ud800."),
+        (lengthy, f"The tool `lengthy` failed: {'x' * (LONGEST - 1)}…."),
+        (deep, "The tool `deep` failed: it returned something that is no JSON value (list)."),
+        (endless, "The tool `endless` failed: it returned something that is no JSON value (count)."),
+        (growing, "The tool `growing` failed: it returned something that is no JSON value (generator)."),
+        (unawaited, "The tool `unawaited` failed: it returned something that is no JSON value (coroutine)."),
         (cancelling, "The tool `cancelling` failed: it was cancelled."),
         (impatient, "The tool `impatient` failed: TimeoutError: its own."),
         (unprintable, "The tool `unprintable` failed: it returned something that is no JSON value (object)."),
@@ -147,6 +208,30 @@ async def test_a_timeout_ends_the_wait_for_both_kinds():
     result = await run(one("stuck", timeout="0.01", on_error="keep"), stuck)
     release.set()
     assert result.outputs["r"]["error"]["code"] == "S717"
+
+
+async def test_nobody_waits_for_a_tool_that_ignores_being_cancelled():
+    """Neither the run, nor `asyncio.run` at its end."""
+    goes_on, release = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                goes_on.set()
+
+    tool = make_tool(stubborn)
+    with pytest.raises(TookTooLong):
+        await ToolThreads().call(tool, {}, 0.01, grace=0.01)
+    assert goes_on.is_set() and asyncio.all_tasks() == {asyncio.current_task()}
+    called = asyncio.ensure_future(ToolThreads().call(tool, {}, None, grace=0.01))
+    await asyncio.sleep(0)
+    called.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await called
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    release.set()
 
 
 async def test_a_limit_of_the_run_is_not_caught():
