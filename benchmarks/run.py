@@ -189,7 +189,9 @@ def _options() -> argparse.Namespace:
         "--peers", default=",".join(PEERS), help="some of: %(default)s; those not installed are left out"
     )
     parser.add_argument("--no-peers", action="store_true", help="our engines only")
-    parser.add_argument("--gguf", type=Path, help="model file for llama.cpp, guidance and OpenVINO")
+    parser.add_argument(
+        "--gguf", type=Path, nargs="+", default=[], help="model files, each for llama.cpp, guidance and OpenVINO"
+    )
     parser.add_argument(
         "--budget", type=float, default=60, help="seconds a system may take for a workload (%(default)s)"
     )

@@ -1,4 +1,8 @@
-"""guidance over llama.cpp: JSON by schema, one object after the other, as its programs run."""
+"""guidance over llama.cpp: JSON by schema, one object after the other, as its programs run.
+
+guidance 0.3.1 names exact versions of llguidance and llama-cpp-python, and runs with later ones too: install it with
+`--no-deps`, so that it shares this process.
+"""
 
 # pyright: basic
 
@@ -7,6 +11,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +26,12 @@ class Guidance(System):
 
     def __init__(self, gguf: Path, threads: int | None) -> None:
         self._guidance: Any = importlib.import_module("guidance")
-        self.name = f"guidance {self._guidance.__version__}, llama.cpp"
+        self.name = f"guidance {self._guidance.__version__}, llama.cpp {gguf.stem.rsplit('.', 1)[-1]}"
         count = threads or os.cpu_count() or 1
-        settings = {"n_ctx": 4096, "n_threads": count, "n_threads_batch": count, "echo": False, "verbose": False}
-        self._model = self._guidance.models.LlamaCpp(str(gguf), **settings)
+        settings: dict[str, Any] = {"n_ctx": 4096, "n_threads": count, "n_threads_batch": count}
+        settings |= {"echo": False, "verbose": False, "enable_monitoring": False}
+        with warnings.catch_warnings(action="ignore"):  # of a chat template that it does not know; no chat here
+            self._model = self._guidance.models.LlamaCpp(str(gguf), **settings)
 
     def run(self, case: Case) -> Answer | None:
         """See `System.run`."""
@@ -34,8 +42,8 @@ class Guidance(System):
         return Answer(tuple(() for _ in case.texts), {"valid": right})
 
 
-def load(gguf: Path | None, threads: int | None) -> list[System]:
-    """The peer, if its packages and a model file are there."""
-    if gguf is None or any(importlib.util.find_spec(name) is None for name in ("guidance", "llama_cpp")):
+def load(files: Sequence[Path], threads: int | None) -> list[System]:
+    """The peer with each model file, if its packages are there."""
+    if any(importlib.util.find_spec(name) is None for name in ("guidance", "llama_cpp")):
         return []
-    return [Guidance(gguf, threads)]
+    return [Guidance(gguf, threads) for gguf in files]

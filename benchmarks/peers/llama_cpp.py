@@ -53,6 +53,19 @@ class LlamaCpp(System):
             return None if case.warm else self._choose(case)
         return self._generate(case) if isinstance(case, Generation) else None
 
+    def one_by_one(self, case: Choosing) -> Answer:
+        """Each choice as a request of its own that finds its context computed, up to the last token."""
+        self._c.llama_memory_clear(self._memory, True)
+        (context,), (choices,) = case.contexts, case.choice_ids
+        self._share(context[:-1], 1)
+        means: list[float] = []
+        for choice in choices:
+            self._c.llama_memory_seq_rm(self._memory, 0, len(context) - 1, -1)
+            ids = (context[-1], *choice[:-1])
+            rows = self._decode([(token, len(context) - 1 + k, 0, True) for k, token in enumerate(ids)])
+            means.append(float(np.mean([_logprob(row, token) for row, token in zip(rows, choice, strict=True)])))
+        return Answer(((int(np.argmax(means)),),))
+
     def close(self) -> None:
         """See `System.close`."""
         self._c.llama_batch_free(self._batch)
@@ -114,11 +127,25 @@ class LlamaCpp(System):
         return found
 
 
-def load(gguf: Path | None, threads: int | None) -> list[System]:
-    """The peer, if its package and a model file are there."""
-    if gguf is None or importlib.util.find_spec("llama_cpp") is None:
+class OneByOne(System):
+    """The same model, asked for the choices of one row one after the other."""
+
+    def __init__(self, whole: LlamaCpp) -> None:
+        self._whole = whole
+        self.name = f"{whole.name}, one by one"
+
+    def run(self, case: Case) -> Answer | None:
+        """See `System.run`."""
+        if not isinstance(case, Choosing) or case.warm or len(case.contexts) > 1:
+            return None
+        return self._whole.one_by_one(case)
+
+
+def load(files: Sequence[Path], threads: int | None) -> list[System]:
+    """The peers with each model file, if the package is there."""
+    if importlib.util.find_spec("llama_cpp") is None:
         return []
-    return [LlamaCpp(gguf, threads)]
+    return [system for whole in (LlamaCpp(gguf, threads) for gguf in files) for system in (whole, OneByOne(whole))]
 
 
 def _items(ids: Sequence[int], start: int, sequence: int) -> list[Item]:

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ class OpenVino(System):
         return config
 
 
-def load(gguf: Path | None, threads: int | None) -> list[System]:
-    """The peer, if its package and a model file are there."""
-    if gguf is None or importlib.util.find_spec("openvino_genai") is None:
+def load(files: Sequence[Path], threads: int | None) -> list[System]:
+    """The peer with each model file, if its package is there."""
+    if importlib.util.find_spec("openvino_genai") is None:
         return []
-    return [OpenVino(gguf, threads)]
+    return [OpenVino(gguf, threads) for gguf in files]
