@@ -174,6 +174,31 @@ async def test_precedence_of_options():
     ]
 
 
+TEMPLATES = """
+sglspec: v1
+inputs: {t: integer, f: boolean}
+steps:
+  - gen: a
+    logit_bias: {3: "{{ t }}", 4: -1}
+    stop_token_ids: ["{{ t }}", 9]
+    keep_stop: "{{ f }}"
+    ignore_eos: "{{ f }}"
+    stop: "{{ [t, 'x', f] }}"
+"""
+
+
+async def test_options_that_are_templates_reach_the_backend():
+    program = load_program(source_from_text(TEMPLATES, "a.yaml"), Report("a.yaml"))
+    assert program is not None
+    backend = FakeBackend({"a": "b"})
+    result = await execute(program, {"t": 7, "f": True}, backend, RunOptions(seed=1))
+    assert result.error is None, result.error
+    request = backend.requests[0]
+    assert request.sampling.logit_bias == ((3, 7.0), (4, -1.0))
+    assert (request.stop_token_ids, request.keep_stop, request.ignore_eos) == ((7, 9), True, True)
+    assert request.stop == ("7", "x", "true")
+
+
 NAMES = """
 len length range enumerate zip batch str int float bool from_json to_json strip lstrip rstrip lower upper title split join
 lines replace startswith endswith contains index_of slice format truncate indent quote bullets first last flatten compact

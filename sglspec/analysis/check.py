@@ -16,6 +16,7 @@ from sglspec.analysis.names import Names
 from sglspec.analysis.outputs import check_outputs
 from sglspec.analysis.program import CompiledValue, Program, Routine, Used
 from sglspec.analysis.reuse import Reuse, check_bound
+from sglspec.analysis.sampling import SamplingChecker
 from sglspec.analysis.sites import every_step, sites
 from sglspec.analysis.unused import check_unused
 from sglspec.diagnostics import Related, Report
@@ -56,7 +57,7 @@ def check(
     flow = walks.flow(spec.steps, spec.inputs)
     if spec.defaults is not None:
         flow.params(spec.defaults)
-        gens.sampling(spec.defaults, None)
+        SamplingChecker(document, report, spec.defaults, None).check()
     for alias, use in spec.use.items():
         check_bound(flow, alias, use, reuse.used.get(alias))
     flow.block(spec.steps)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.infer import infer
-from sglspec.analysis.types import Lookup, of_value
+from sglspec.analysis.types import Lookup, Type, of_value
 from sglspec.expressions import ast
 from sglspec.expressions.names import children
 
@@ -112,6 +112,11 @@ _WORDS = {
     "string": "a text", "integer": "a number", "number": "a number", "boolean": "true or false", "array": "a list",
     "object": "an object", "null": "null", "any": "a value",
 }  # fmt: skip
+
+
+def kind_words(type: Type) -> str:
+    """A type in words: "a text"."""
+    return _WORDS[type.kind]
 
 
 def _equal(choice: Any, value: Any) -> bool:

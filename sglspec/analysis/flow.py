@@ -9,18 +9,19 @@ from typing import Any
 from sglspec.analysis import later
 from sglspec.analysis.asides import walk_scratch
 from sglspec.analysis.choices import check_choices
-from sglspec.analysis.comparisons import check_comparisons, check_truth
+from sglspec.analysis.comparisons import check_comparisons, check_truth, kind_words
 from sglspec.analysis.comparisons import walk as walk_expression
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.forks import walk_fork
 from sglspec.analysis.gens import GenChecker
-from sglspec.analysis.infer import infer
+from sglspec.analysis.infer import NUMERIC, infer
 from sglspec.analysis.lints import last_newline, no_comment
 from sglspec.analysis.names import Names, narrowed
 from sglspec.analysis.operations import check_operations
 from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
 from sglspec.analysis.reuse import Reuse, walk_call, walk_include
+from sglspec.analysis.sampling import FLAGS, NUMBERS, SamplingChecker, holds_template
 from sglspec.analysis.scopes import Place, State
 from sglspec.analysis.sites import Site, own_sites, set_key
 from sglspec.analysis.texts import Compiler, expressions_of
@@ -36,7 +37,7 @@ from sglspec.analysis.types import (
     of_value,
 )
 from sglspec.diagnostics import Report
-from sglspec.document.fields import TEMPLATE_MARK, Expr, Items
+from sglspec.document.fields import TEMPLATE_MARK, Expr, Items, Param
 from sglspec.document.load import Document
 from sglspec.document.model import (
     VERBS,
@@ -70,11 +71,6 @@ from sglspec.document.nodes import Sequence as SequenceNode
 from sglspec.expressions import ast
 from sglspec.expressions.syntax import Expression, Template
 from sglspec.tools import Tools
-
-PARAMS = (
-    "max_tokens", "min_tokens", "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty",
-    "repetition_penalty", "seed", "n", "logprobs",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -164,9 +160,26 @@ class Flow:
                 single = compiled.template.single
                 return infer(single.root, self.lookup) if single is not None else STRING
 
+    def option(self, param: Param | None, name: str, kinds: tuple[str, ...] = NUMERIC) -> None:
+        """An option that may be a template; then its value must be of one of these kinds."""
+        compiled = self.compiler.param(param)
+        if compiled is None or param is None:
+            return
+        type = infer(compiled.root, self.lookup)
+        if type.kind not in ("any", "null", *kinds) and not type.nullable and not self.state.muted:
+            wanted = {"boolean": "true or false", "string": "a text"}.get(kinds[0], "a number")
+            message = f"`{name}` needs {wanted}, and this is {kind_words(type)}"
+            self.report.add(self.document.diagnostic("S408", message, param.node))
+
     def params(self, options: Sampling) -> None:
-        for name in PARAMS:
-            self.compiler.param(getattr(options, name))
+        for name in NUMBERS:
+            self.option(getattr(options, name), name)
+        for name in FLAGS:
+            self.option(getattr(options, name), name, ("boolean",))
+        self.option(options.keep, "keep", ("string",))
+        for value in (options.logit_bias, options.stop_token_ids):
+            if value is not None and holds_template(value.node):
+                self.value(value.node)
         self.compiler.texts(options.stop)
         self.compiler.texts(options.stop_regex, self.patterns)
 
@@ -262,10 +275,10 @@ class Flow:
         if step.schema_ is not None and isinstance(step.schema_.node, Scalar):
             self._inserted_schema(step.schema_.node)
         self.params(step)
-        self.gens.sampling(step, self.document.spec.defaults)
+        SamplingChecker(self.document, self.report, step, self.document.spec.defaults).check()
         self._bind(step, self.gens.value_type(step))
         if step.retry is not None:
-            self.compiler.param(step.retry.max)
+            self.option(step.retry.max, "max")
             if step.retry.until is not None:
                 self.condition(step.retry.until)
 
@@ -333,8 +346,7 @@ class Flow:
 
     def _not_a_list(self, type: Type, expr: Expr | None, key: str) -> None:
         if type.kind not in ("any", "array", "null") and not type.nullable and expr is not None:
-            what = {"string": "a text", "object": "an object", "boolean": "true or false"}.get(type.kind, "a number")
-            message = f"`{key}` needs a list, and this is {what}"
+            message = f"`{key}` needs a list, and this is {kind_words(type)}"
             self.report.add(self.document.diagnostic("S408", message, expr.node))
 
     def _leave(self, step: Break | Continue | Return | Fail) -> None:

@@ -26,7 +26,7 @@ def walk_fork(flow: Flow, step: Fork) -> None:
         variable = step.spec
         flow.names.local(variable, flow.state, flow.place)
     elif isinstance(step.spec, Param):
-        flow.compiler.param(step.spec)
+        flow.option(step.spec, "fork")
     before = flow.state.part()
     if step.branches is not None:
         _named(flow, step, before)

@@ -57,7 +57,7 @@ def walk_for(flow: Flow, step: For) -> None:
 
 
 def walk_while(flow: Flow, step: While) -> None:
-    flow.compiler.param(step.max)
+    flow.option(step.max, "max")
     flow.state.may_change(binders(step.do))
     outer = flow.place
     flow.place = replace(outer, loop=True)

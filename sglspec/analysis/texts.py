@@ -79,19 +79,20 @@ class Compiler:
             self.values[items.literal] = compiled
         return compiled if isinstance(compiled, ListValue) else None
 
-    def param(self, param: Param | None) -> None:
-        """A number or boolean option that may be a template; it keeps its type."""
+    def param(self, param: Param | None) -> Expression | None:
+        """A number, boolean or word that may be a template; it keeps its type."""
         if param is None or param.template is None:
-            return
+            return None
         template = self.text(param.template)
         if template is None:
-            return
+            return None
         self.values[param.node] = Rendered(template, param.node)
         if template.single is None:
             help = "Write exactly one `{{ … }}`, with nothing around it."
             self.report.add(
                 self.document.diagnostic("S203", "this option needs a single value, not a text", param.node, help=help)
             )
+        return template.single
 
     def texts(self, texts: Texts | None, inserts: Mapping[str, str] | None = None) -> None:
         """Stops: texts, one of which may be `{{ list }}`."""

@@ -24,7 +24,7 @@ def walk_tool(flow: Flow, step: ToolStep) -> None:
     for value in (step.args or {}).values():
         flow.value(value.node)
     flow.names.secrets_allowed = False
-    flow.compiler.param(step.timeout)
+    flow.option(step.timeout, "timeout")
     problem = unknown_tool(flow.document, step, flow.tools)
     if problem is not None:
         # Without a host nobody knows what it will offer.

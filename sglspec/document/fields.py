@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -84,17 +84,21 @@ class Into:
     node: Node
 
 
+Setting = int | float | bool | str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Param:
-    """A number or boolean option: a literal (`value`), an explicit null (value None), or a template.
+    """An option that is a number, true or false, or a word: a literal (`value`), an explicit null (value None), or a
+    template.
 
     `check` turns a rendered value into the option's value or raises ValueError with a readable message.
     """
 
-    value: int | float | bool | None
+    value: Setting | None
     template: Text | None
     node: Scalar
-    check: Callable[[object], int | float | bool]
+    check: Callable[[object], Setting]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -298,6 +302,35 @@ class Number:
         return core_schema.no_info_plain_validator_function(lambda node: read_param(node, self.check, self.expected))
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Annotation for an option that is true or false: `Annotated[Param, Flag()]`."""
+
+    @property
+    def editor(self) -> Editor:
+        return Editor(
+            {
+                "type": ["boolean", "string", "null"],
+                "pattern": TEMPLATE_MARK.pattern,
+                "errorMessage": "Expected true or false.",
+            }
+        )
+
+    def check(self, value: object) -> bool:
+        """The option's value; ValueError with a readable message for anything else."""
+        if not isinstance(value, bool):
+            raise ValueError("expected true or false")
+        return value
+
+    def read(self, node: object) -> Param:
+        return _open_param(node, self.check, "true or false") or Param(
+            to_flag(node), None, cast(Scalar, node), self.check
+        )
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+
 def _shown(value: float) -> str:
     """A number as its author may have written it."""
     return str(value) if isinstance(value, int) else f"{value:g}"
@@ -336,15 +369,49 @@ class OneOf:
         return core_schema.no_info_plain_validator_function(self.read)
 
 
-def read_param(node: object, check: Callable[[object], int | float | bool], expected: str) -> Param:
+@dataclass(frozen=True, slots=True)
+class WordOption:
+    """Annotation for an option that is one of some words: `Annotated[Param, WordOption(("first", "best"))]`."""
+
+    words: tuple[str, ...]
+
+    @property
+    def editor(self) -> Editor:
+        template = {"type": "string", "pattern": TEMPLATE_MARK.pattern}
+        message = f"Expected one of {', '.join(self.words)}."
+        return Editor({"anyOf": [{"enum": [*self.words, None]}, template], "errorMessage": message})
+
+    def check(self, value: object) -> str:
+        """The option's value; ValueError with a readable message for anything else."""
+        if not isinstance(value, str) or value not in self.words:
+            raise ValueError(f"expected one of {', '.join(self.words)}")
+        return value
+
+    def read(self, node: object) -> Param:
+        word = OneOf(self.words)
+        opened = _open_param(node, self.check, "one of " + ", ".join(self.words))
+        return opened or Param(word.read(node), None, cast(Scalar, node), self.check)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+
+def _open_param(node: object, check: Callable[[object], Setting], expected: str) -> Param | None:
+    """An option that is null or a template, None where it is a literal."""
     scalar = as_scalar(node, expected)
     if scalar.value is None:
         return Param(None, None, scalar, check)
-    if isinstance(scalar.value, str):
-        if TEMPLATE_MARK.search(scalar.value):
-            return Param(None, Text(scalar.text, scalar), scalar, check)
-        raise wrong(expected, scalar)
-    if isinstance(scalar.value, bool):
+    if isinstance(scalar.value, str) and TEMPLATE_MARK.search(scalar.value):
+        return Param(None, Text(scalar.text, scalar), scalar, check)
+    return None
+
+
+def read_param(node: object, check: Callable[[object], Setting], expected: str) -> Param:
+    opened = _open_param(node, check, expected)
+    if opened is not None:
+        return opened
+    scalar = as_scalar(node, expected)
+    if isinstance(scalar.value, (str, bool)):
         raise wrong(expected, scalar)
     try:
         return Param(check(scalar.value), None, scalar, check)

@@ -33,6 +33,7 @@ from sglspec.document.fields import (
     Editor,
     ExprField,
     FilledMapOf,
+    Flag,
     FlagField,
     IntoField,
     ItemsField,
@@ -58,6 +59,7 @@ from sglspec.document.fields import (
     TextsField,
     Value,
     ValueField,
+    WordOption,
     as_scalar,
     one_or_many,
     to_name,
@@ -331,10 +333,12 @@ class Sampling(Model):
     stop: TextsField | None = Field(None, description="End the text before any of these.")
     stop_token_ids: JsonField | None = Field(None, description="End the text at any of these token ids.")
     stop_regex: TextsField | None = Field(None, description="End the text at a match of any of these patterns.")
-    keep_stop: FlagField | None = Field(None, description="Keep the stop text in the value and the context.")
-    ignore_eos: FlagField | None = Field(None, description="Do not end at the model's end token.")
+    keep_stop: Annotated[Param, Flag()] | None = Field(
+        None, description="Keep the stop text in the value and the context."
+    )
+    ignore_eos: Annotated[Param, Flag()] | None = Field(None, description="Do not end at the model's end token.")
     n: Annotated[Param, Number(integer=True, low=1, high=256)] | None = Field(None, description="How many candidates.")
-    keep: Annotated[str, OneOf(("first", "best"))] | None = Field(
+    keep: Annotated[Param, WordOption(("first", "best"))] | None = Field(
         None, description="Which candidate the context goes on with."
     )
     logprobs: Annotated[Param, Number(integer=True, low=0, high=20)] | None = Field(

@@ -226,8 +226,8 @@ class Frame:
         finally:
             self.lenient = False
 
-    async def option(self, param: Param, name: str) -> int | float | bool | None:
-        """A number or boolean option; None for an explicit null."""
+    async def option(self, param: Param, name: str) -> Any:
+        """A number, boolean or word; None for an explicit null."""
         if param.template is None:
             return param.value
         value, _ = await self.value_at(param.node)

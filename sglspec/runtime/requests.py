@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import sglspec.expressions as ev
 from sglspec.analysis.constraints import (
@@ -20,6 +20,15 @@ from sglspec.analysis.inserted import GrammarText
 from sglspec.analysis.plan.steps import of_inputs
 from sglspec.analysis.reasoning import read_reasoning
 from sglspec.analysis.regexes import check_stop_sizes, escape, stop_pattern
+from sglspec.analysis.sampling import (
+    DEFAULT_MAX_TOKENS,
+    SamplingError,
+    biases,
+    check_budget,
+    check_chance,
+    check_counts,
+    token_ids,
+)
 from sglspec.analysis.sites import every_step
 from sglspec.analysis.validate import parse_json
 from sglspec.backends.base import (
@@ -40,7 +49,7 @@ from sglspec.document.model import Gen, Sampling, Select
 from sglspec.document.nodes import to_python
 from sglspec.runtime.frame import Frame
 
-DEFAULT_MAX_TOKENS = 256
+T = TypeVar("T")
 
 
 def usage_dict(finish: Finish | Scores) -> dict[str, int]:
@@ -217,37 +226,43 @@ async def plan_gen(frame: Frame, step: Gen) -> GenPlan:
     if empty is not None:
         raise frame.data_error("S507", "a stop text is empty", step.at("stop"))
     sampling = EngineSampling(
-        temperature=float(await option.number("temperature", 0.0)),
-        top_p=await option.number("top_p", None),
-        top_k=await option.number("top_k", None),
-        min_p=await option.number("min_p", None),
-        frequency_penalty=float(await option.number("frequency_penalty", 0.0)),
-        presence_penalty=float(await option.number("presence_penalty", 0.0)),
-        repetition_penalty=float(await option.number("repetition_penalty", 1.0)),
-        logit_bias=_bias(option.json("logit_bias")),
+        temperature=float(await option.setting("temperature", 0.0)),
+        top_p=await option.setting("top_p", None),
+        top_k=await option.setting("top_k", None),
+        min_p=await option.setting("min_p", None),
+        frequency_penalty=float(await option.setting("frequency_penalty", 0.0)),
+        presence_penalty=float(await option.setting("presence_penalty", 0.0)),
+        repetition_penalty=float(await option.setting("repetition_penalty", 1.0)),
+        logit_bias=await option.tokens("logit_bias", biases),
     )
-    seed = int(await option.number("seed", 0))
+    seed = int(await option.setting("seed", 0))
     request = GenRequest(
-        max_tokens=int(await option.number("max_tokens", DEFAULT_MAX_TOKENS)),
-        min_tokens=int(await option.number("min_tokens", 0)),
+        max_tokens=int(await option.setting("max_tokens", DEFAULT_MAX_TOKENS)),
+        min_tokens=int(await option.setting("min_tokens", 0)),
         stop=tuple(stop),
-        stop_token_ids=tuple(option.json("stop_token_ids") or ()),
+        stop_token_ids=await option.tokens("stop_token_ids", token_ids),
         stop_patterns=tuple(await option.patterns("stop_regex")),
-        keep_stop=bool(option.flag("keep_stop")),
-        ignore_eos=bool(option.flag("ignore_eos")),
+        keep_stop=await option.setting("keep_stop", False),
+        ignore_eos=await option.setting("ignore_eos", False),
         grammar=constraint.grammar if constraint else None,
         reasoning=read_reasoning(step.reasoning.node) if step.reasoning is not None else None,
         sampling=sampling,
         noise_key=frame.noise_key(seed),
-        alternatives=int(await option.number("logprobs", 0)),
+        alternatives=int(await option.setting("logprobs", 0)),
         label=label_of(step),
     )
-    count = await option.number("n", None)
+    count = await option.setting("n", None)
     most = await frame.option(step.retry.max, "max") if step.retry is not None else 1
-    plan = GenPlan(request, constraint, seed, count, option.flag("keep") == "best", int(most or 1))
-    if (plan.attempts > 1 or (count or 1) > 1) and sampling.temperature == 0:
-        message = "at temperature 0 every text would be the same, so `n` and `retry` change nothing"
-        raise frame.data_error("S507", message, step.verb_node, "Add a `temperature` above 0, for example 0.8.")
+    best = await option.setting("keep", "first") == "best"
+    plan = GenPlan(request, constraint, seed, count, best, int(most or 1))
+    try:
+        check_counts(request.min_tokens, request.max_tokens)
+        if request.reasoning is not None:
+            check_budget(request.reasoning.budget, request.max_tokens)
+        if plan.attempts > 1 or (count or 1) > 1:
+            check_chance("retry" if plan.attempts > 1 else "n", sampling.temperature)
+    except SamplingError as problem:
+        raise frame.data_error("S507", problem.message, step.verb_node, problem.help) from None
     return plan
 
 
@@ -265,17 +280,23 @@ class _Options:
                 return given
         return None
 
-    async def number(self, name: str, default: Any) -> Any:
+    async def setting(self, name: str, default: Any) -> Any:
+        """A number, a flag or a word."""
         param: Param | None = self._last(name)
         value = None if param is None else await self.frame.option(param, name)
         return default if value is None else value
 
-    def flag(self, name: str) -> Any:
-        return self._last(name)
-
-    def json(self, name: str) -> Any:
-        value: Value | None = self._last(name)
-        return None if value is None else to_python(value.node)
+    async def tokens(self, name: str, read: Callable[[object], T]) -> T:
+        """Tokens by their ids."""
+        given: Value | None = self._last(name)
+        if given is None:
+            return read(None)
+        known = given.node not in self.frame.program.values
+        value = to_python(given.node) if known else (await self.frame.value_at(given.node))[0]
+        try:
+            return read(value)
+        except SamplingError as problem:
+            raise self.frame.data_error("S507", problem.message, given.node, problem.help) from None
 
     async def texts(self, name: str) -> list[str]:
         texts: Texts | None = self._last(name)
@@ -314,14 +335,10 @@ class _Options:
             return [await self.frame.plain(text)]
         value, _ = await self.frame.value_at(text.node)
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
-        for item in items:
-            if not isinstance(item, str):
-                raise self.frame.data_error("S507", "a stop must be a text", text.node)
-        return items
-
-
-def _bias(given: dict[str, float] | None) -> tuple[tuple[int, float], ...]:
-    return tuple((int(token), float(amount)) for token, amount in (given or {}).items())
+        for item in cast("list[ev.Value]", items):
+            if item is None or isinstance(item, (list, dict)):
+                raise self.frame.data_error("S507", f"a stop is a text, found {ev.describe(item)}", text.node)
+        return [ev.value_to_text(item) for item in items]
 
 
 async def prepare_constraints(frame: Frame) -> None:

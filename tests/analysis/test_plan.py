@@ -132,6 +132,22 @@ def test_what_waits_for_what() -> None:
     assert fork.shared is not None and fork.shared.text == Range(4, 4)
 
 
+@pytest.mark.parametrize(
+    "option", ["top_p: '{{ x[0] }}'", "keep_stop: '{{ x[0] == 1 }}'", "logit_bias: {3: '{{ x[0] }}'}"]
+)
+def test_every_option_of_a_generation_is_waited_for(option: str) -> None:
+    found = planned(
+        f"""steps:
+  - fork: t
+    in: [1, 2]
+    do: {{set: {{x: "{{{{ t / 2 }}}}"}}}}
+  - {{gen: reader, {option}}}
+"""
+    )
+    nodes = {node.label: node for node in found.every()}
+    assert nodes["gen reader"].waits == (nodes["fork t in […]"].id,)
+
+
 def test_the_critical_path_goes_through_the_slowest_branch() -> None:
     found = planned(
         """steps:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sglspec.analysis.plan.known import NOTHING, Unknown
 from sglspec.analysis.plan.ranges import ONE, UNKNOWN, Length, Range
+from sglspec.analysis.sampling import DEFAULT_MAX_TOKENS, FLAGS, NUMBERS
 from sglspec.document.model import Gen, Select
 from sglspec.expressions import value_to_text
 
 if TYPE_CHECKING:
     from sglspec.analysis.plan.walk import Walk
-
-DEFAULT_MAX_TOKENS = 256
 
 
 def _own_turn(walk: Walk, write: Callable[[], None]) -> None:
@@ -27,9 +26,10 @@ def _own_turn(walk: Walk, write: Callable[[], None]) -> None:
 
 
 def walk_gen(walk: Walk, step: Gen) -> None:
-    options = [getattr(step, name) for name in ("max_tokens", "min_tokens", "n", "temperature", "seed")]
+    options = [getattr(step, name) for name in (*NUMBERS, *FLAGS, "keep")]
     texts = [*(step.stop.items if step.stop else ()), *(step.stop_regex.items if step.stop_regex else ())]
-    walk.reads(step, step.regex, step.grammar, *options, *texts, step.schema_.node if step.schema_ else None)
+    values = [value.node for value in (step.schema_, step.logit_bias, step.stop_token_ids) if value is not None]
+    walk.reads(step, step.regex, step.grammar, *options, *texts, *values)
     most = walk.values.sampling(step, "max_tokens", DEFAULT_MAX_TOKENS)
     count = walk.values.sampling(step, "n", 1)
     attempts = walk.values.option(step.retry.max, 1) if step.retry is not None else 1
