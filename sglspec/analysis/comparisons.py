@@ -74,6 +74,10 @@ def _comparison(left: ast.Expr, op: str, right: ast.Expr, lookup: Lookup) -> Typ
             for item in right.items:
                 if problem := _equality(left, item, lookup):
                     return problem
+            return None
+        listed = infer(right, lookup)
+        if listed.kind == "array" and listed.items is not None and not listed.nullable:
+            return _never(listed.items, left)
         return None
     if op not in ("==", "!="):
         return None
@@ -81,9 +85,14 @@ def _comparison(left: ast.Expr, op: str, right: ast.Expr, lookup: Lookup) -> Typ
 
 
 def _equality(variable: ast.Expr, constant: ast.Expr, lookup: Lookup) -> TypeProblem | None:
-    if not isinstance(constant, ast.Literal) or constant.value is None or isinstance(variable, ast.Literal):
+    return None if isinstance(variable, ast.Literal) else _never(infer(variable, lookup), constant)
+
+
+def _never(type: Type, constant: ast.Expr) -> TypeProblem | None:
+    """A value of the type is never this one."""
+    if not isinstance(constant, ast.Literal) or constant.value is None:
         return None
-    type, value = infer(variable, lookup), constant.value
+    value = constant.value
     if type.choices is not None:
         if any(_equal(choice, value) for choice in type.choices):
             return None

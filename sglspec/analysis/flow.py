@@ -8,7 +8,7 @@ from typing import Any
 
 from sglspec.analysis import later
 from sglspec.analysis.asides import walk_scratch
-from sglspec.analysis.choices import check_choices
+from sglspec.analysis.choices import check_choices, check_listed
 from sglspec.analysis.comparisons import check_comparisons, check_truth, kind_words
 from sglspec.analysis.comparisons import walk as walk_expression
 from sglspec.analysis.declarations import nearest
@@ -169,7 +169,13 @@ class Flow:
         if type.kind not in ("any", "null", *kinds) and not type.nullable and not self.state.muted:
             wanted = {"boolean": "true or false", "string": "a text"}.get(kinds[0], "a number")
             message = f"`{name}` needs {wanted}, and this is {kind_words(type)}"
-            self.report.add(self.document.diagnostic("S408", message, param.node))
+            help = None
+            if type.kind == "array":
+                branches = "For a branch per item write `fork: item`, and below it `in: …`."
+                help = branches if name == "fork" else "`len` counts the items of a list."
+            elif type.kind == "string" and kinds is NUMERIC:
+                help = "`int` and `float` turn text into a number."
+            self.report.add(self.document.diagnostic("S408", message, param.node, help=help))
 
     def params(self, options: Sampling) -> None:
         for name in NUMBERS:
@@ -180,8 +186,8 @@ class Flow:
         for value in (options.logit_bias, options.stop_token_ids):
             if value is not None and holds_template(value.node):
                 self.value(value.node)
-        self.compiler.texts(options.stop)
-        self.compiler.texts(options.stop_regex, self.patterns)
+        self.compiler.texts(options.stop, self.names.visible(self.state, self.place))
+        self.compiler.texts(options.stop_regex, inserts=self.patterns)
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
@@ -192,6 +198,8 @@ class Flow:
             if not self.state.alive and not self.state.muted:
                 message = "this step is never reached"
                 help = "The steps before it always leave: remove it, or put a condition around what leaves."
+                if index == 0:
+                    help = "The condition, case or list that leads here never does: change it, or remove the step."
                 node = step.verb_node if not isinstance(step, TextStep) else step.node
                 self.report.add(self.document.diagnostic("W301", message, node, severity="warning", help=help))
             if not self.state.alive:
@@ -297,6 +305,7 @@ class Flow:
         if isinstance(compiled, ListValue):
             type = check_choices(self.document, self.report, step, compiled)
         elif compiled is not None:
+            check_listed(self.document, self.report, step, compiled)
             listed = infer(compiled.root, self.lookup)
             self._not_a_list(listed, step.choices.expr, "from")
             type = listed.items or ANY
@@ -319,8 +328,11 @@ class Flow:
         compiled = self.condition(step.check)
         if step.message is not None:
             self.compiler.text(step.message)
-        for name in narrowed(compiled.root)[0] if compiled is not None else ():
-            known(self, self.state, name)
+        if compiled is not None:
+            for name in narrowed(compiled.root)[0]:
+                known(self, self.state, name)
+            if isinstance(compiled.root, ast.Literal) and not compiled.root.value:
+                self.state.alive = False  # it always fails
 
     def _messages(self, step: Messages) -> None:
         compiled = self.compiler.expression(step.messages)
@@ -329,8 +341,8 @@ class Flow:
 
     # -- lists -----------------------------------------------------------------------------------------------
 
-    def items(self, items: Items) -> tuple[Type, bool]:
-        """The type of one item, and whether there is at least one for certain."""
+    def items(self, items: Items) -> tuple[Type, bool | None]:
+        """The type of one item, and whether there is one; None where only the run knows."""
         compiled = self.compiler.items(items, self.names.visible(self.state, self.place))
         if isinstance(compiled, ListValue):
             types = [self.type_of(item) for item in compiled.items]
@@ -339,10 +351,10 @@ class Flow:
                 joined = join_types(joined, type)
             return joined, bool(types)
         if compiled is None:
-            return ANY, False
+            return ANY, None
         listed = infer(compiled.root, self.lookup)
         self._not_a_list(listed, items.expr, "in")
-        return listed.items or ANY, isinstance(compiled.root, ast.ListLit) and bool(compiled.root.items)
+        return listed.items or ANY, bool(compiled.root.items) if isinstance(compiled.root, ast.ListLit) else None
 
     def _not_a_list(self, type: Type, expr: Expr | None, key: str) -> None:
         if type.kind not in ("any", "array", "null") and not type.nullable and expr is not None:

@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 
 def walk_fork(flow: Flow, step: Fork) -> None:
     """Walks every branch, then binds what the join brings back."""
-    items = ANY
+    items, runs = ANY, None
     variable: Target | None = None
     if step.items is not None:
-        items, _ = flow.items(step.items)
+        items, runs = flow.items(step.items)
     if isinstance(step.spec, Target):
         variable = step.spec
         flow.names.local(variable, flow.state, flow.place)
     elif isinstance(step.spec, Param):
         flow.option(step.spec, "fork")
+        runs = False if step.spec.template is None and step.spec.value == 0 else None
     before = flow.state.part()
     if step.branches is not None:
         _named(flow, step, before)
         return
     outside, flow.used = flow.used, set()
-    end = _branch(flow, step, variable, items, before)
+    end = _branch(flow, step, variable, items, before, never=runs is False)
     _identical(flow, step, flow.used)
     flow.used |= outside
     inner = [site for site in sites(step.do or []) if not site.append]
@@ -45,9 +46,10 @@ def walk_fork(flow: Flow, step: Fork) -> None:
                 flow.state.bind(name, array(_brought_back(step, name, end)), id(step))
 
 
-def _branch(flow: Flow, step: Fork, variable: Target | None, items: Type, before: State) -> State:
+def _branch(flow: Flow, step: Fork, variable: Target | None, items: Type, before: State, *, never: bool) -> State:
     jumps = Jumps()
     state = before.part()
+    state.alive = state.alive and not never
     if variable is not None:
         state.bind(variable.name, items, id(step))
     place = flow.place.in_fork(variable.name if variable is not None else None, jumps)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.scopes import Place, State
 from sglspec.analysis.sites import Site, every_step, own_sites, sites
-from sglspec.analysis.types import ANY, STRING, Type, array, of_decl
+from sglspec.analysis.types import ANY, LOOP, STRING, Type, array, of_decl
 from sglspec.diagnostics import MAX_REPORTED, Related, Report
 from sglspec.document.advice import bad_name
 from sglspec.document.fields import NAME, RESERVED, Target
@@ -110,6 +110,8 @@ class Names:
     def type_of(self, name: str, state: State) -> Type:
         if name in self.appending:
             return array()
+        if name == "loop":
+            return LOOP
         if name == "texts":
             return Type("object", fields=self.texts)
         return state.bound.get(name) or self.inputs.get(name) or ANY

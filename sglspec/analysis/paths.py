@@ -42,18 +42,21 @@ def walk_if(flow: Flow, step: If) -> None:
 
 def walk_match(flow: Flow, step: Match) -> None:
     compiled = flow.compiler.expression(step.subject)
+    all_cases = False
     if compiled is not None:
-        check_cases(flow.document, flow.report, step, infer(compiled.root, flow.lookup))
-    blocks = [*step.cases.values(), *([step.orelse] if step.orelse is not None else [])]
-    ends = [flow.inside(block, flow.state.part(), flow.place) for block in blocks]
-    if ends:
-        flow.state = join(flow.state, ends)
+        all_cases = check_cases(flow.document, flow.report, step, infer(compiled.root, flow.lookup))
+    ends = [flow.inside(block, flow.state.part(), flow.place) for block in step.cases.values()]
+    if step.orelse is not None:
+        otherwise = flow.state.part()
+        otherwise.alive = otherwise.alive and not all_cases
+        ends.append(flow.inside(step.orelse, otherwise, flow.place))
+    flow.state = join(flow.state, ends)
 
 
 def walk_for(flow: Flow, step: For) -> None:
     items, runs = flow.items(step.items)
     flow.names.local(step.var, flow.state, flow.place)
-    _loop(flow, step.do, step.var, items, at_least_once=runs)
+    _loop(flow, step.do, step.var, items, at_least_once=runs is True, never=runs is False)
 
 
 def walk_while(flow: Flow, step: While) -> None:

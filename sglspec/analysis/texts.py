@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from sglspec.analysis.infer import infer
 from sglspec.analysis.patterns import insert_patterns
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
-from sglspec.analysis.types import ANY, Lookup
+from sglspec.analysis.types import ANY, LOOP, Lookup
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Expr, Items, Param, Text, Texts
 from sglspec.document.load import Document
@@ -94,9 +94,15 @@ class Compiler:
             )
         return template.single
 
-    def texts(self, texts: Texts | None, inserts: Mapping[str, str] | None = None) -> None:
+    def texts(
+        self, texts: Texts | None, visible: Collection[str] = (), inserts: Mapping[str, str] | None = None
+    ) -> None:
         """Stops: texts, one of which may be `{{ list }}`."""
-        for text in texts.items if texts is not None else ():
+        if texts is None:
+            return
+        for text in texts.items:
+            if looks_like_expression(text.source, visible):
+                self._looks_like_expression(text.node, in_list=isinstance(texts.node, Sequence))
             template = self.text(text, inserts=inserts)
             if template is not None:
                 self.values[text.node] = Rendered(template, text.node)
@@ -187,5 +193,5 @@ def _within(loop: ast.For, lookup: Lookup) -> Lookup:
     """The types of names inside of a `{% for %}`."""
     listed = infer(loop.items, lookup)
     items = (listed.items if listed.kind == "array" else None) or ANY
-    targets = {target.name: items if len(loop.targets) == 1 else ANY for target in loop.targets} | {"loop": ANY}
+    targets = {target.name: items if len(loop.targets) == 1 else ANY for target in loop.targets} | {"loop": LOOP}
     return lambda name: targets[name] if name in targets else lookup(name)

@@ -36,6 +36,10 @@ INTEGER = Type("integer")
 NUMBER = Type("number")
 BOOLEAN = Type("boolean")
 Lookup = Callable[[str], Type]
+_ROUND = {"index": INTEGER, "index0": INTEGER, "first": BOOLEAN}
+_MAYBE = {"last": replace(BOOLEAN, nullable=True), "length": replace(INTEGER, nullable=True)}
+LOOP = Type("object", fields=_ROUND | _MAYBE, closed=True)
+"""`loop`; a `while` does not know its last round before."""
 
 
 def array(items: Type = ANY) -> Type:

@@ -32,7 +32,6 @@ _COMPARE: dict[str, ast.CompareOp] = {
     "in": "in",
     "notin": "not in",
 }
-_LOOP_PARTS = ("index", "index0", "first", "last", "length")
 
 
 class Converter:
@@ -44,7 +43,6 @@ class Converter:
         self._by_start = {token.start: at for at, token in enumerate(tokens) if token.end > token.start}
         self._by_end = {token.end: at for at, token in enumerate(tokens) if token.end > token.start}
         self._depth = 0
-        self._loops = 0
 
     # Expressions
 
@@ -100,9 +98,6 @@ class Converter:
     def attribute(self, node: nodes.Getattr) -> ast.Expr:
         value = self.expr(node.node)
         name = self._tokens[node.lineno + 1]
-        if self._loops and isinstance(value, ast.Name) and value.name == "loop" and node.attr not in _LOOP_PARTS:
-            help = "There are " + ", ".join(f"`loop.{part}`" for part in _LOOP_PARTS) + "."
-            raise fail(f"`loop` has no `{node.attr}`.", name.start, name.end, help, code="S252")
         return ast.Attribute(self._outer(value)[0], name.end, value, node.attr, name.start)
 
     def item(self, node: nodes.Getitem) -> ast.Expr:
@@ -274,11 +269,9 @@ class Converter:
 
     def _for(self, node: nodes.For) -> ast.For:
         items = self.expr(node.iter)
-        self._loops += 1
         targets = self._targets(node.target)
         condition = self.expr(node.test) if node.test is not None else None
         body = self.body(node.body)
-        self._loops -= 1
         otherwise = self.body(node.else_)
         end = max([items.end, *(part.end for part in (*body, *otherwise))])
         uses_loop = any(name.name == "loop" for name in node.find_all(nodes.Name))

@@ -91,7 +91,6 @@ TEMPLATES = [
     ("{{ messages(1) }}", "S406", "messages(1)", 3, "no arguments"),
     ("{{ x | regex_search('(') }}", "S501", "'('", 20, "wrong pattern"),
     ("{{ x | regex_search('(?=a)') }}", "S502", "'(?=a)'", 20, "Lookahead"),
-    ("{% for x in y %}{{ loop.odd }}{% endfor %}", "S252", "odd", 24, "loop.index"),
     ("{{ 'a' 'b' }}", "S251", "'b'", 7, "comma or `~`"),
     ("é你😀 {{ x | nosuch }}", "S304", "nosuch", 11, "no function"),
 ]
