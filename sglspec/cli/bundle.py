@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sglspec.analysis import load_program
+from sglspec.analysis.program import Program
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.documents import read_document
 from sglspec.cli.exits import document_code
@@ -22,11 +23,14 @@ _FILES = frozenset({"S100", "S109", "S113", "S120", "S121", "S122"})
 
 @dataclass(frozen=True, slots=True)
 class DocumentBundle:
-    """files: texts by path from the document's folder; names: what is called how here, by what a server calls it."""
+    """files: texts by path from the document's folder; names: what is called how here, by what a server calls it.
+    program: None where the check of this sglspec found errors; found: all that it found."""
 
     source: Source
     files: dict[str, str]
     names: dict[str, str]
+    program: Program | None
+    found: list[Diagnostic]
 
 
 def read_bundle(spec: str, stdin: StandardInput, texts: Texts, roots: Sequence[Path]) -> DocumentBundle:
@@ -35,7 +39,7 @@ def read_bundle(spec: str, stdin: StandardInput, texts: Texts, roots: Sequence[P
         source = texts.keep(read_document(spec, "SPEC", stdin))
         files = Files(source, roots)
         report = Report(source.name)
-        load_program(source, report, files=files)
+        program = load_program(source, report, files=files)
         bundle = files.bundle()
     except SpecError as error:
         raise Refused(document_code(error.diagnostics), error.diagnostics) from None
@@ -45,7 +49,8 @@ def read_bundle(spec: str, stdin: StandardInput, texts: Texts, roots: Sequence[P
     texts.keep_all(report)
     if faults := [problem for problem in report.sorted() if problem.code in _FILES]:
         raise Refused(document_code(faults), faults)
-    return DocumentBundle(source, bundle, {**files.names, "spec": source.name, "body": source.name})
+    names = {**files.names, "spec": source.name, "body": source.name}
+    return DocumentBundle(source, bundle, names, program, report.sorted())
 
 
 def body_of(bundle: DocumentBundle) -> tuple[str, bytes]:

@@ -28,7 +28,7 @@ def read_inputs(
     """
     from sglspec.analysis.inputs import bind_inputs
 
-    given, problems = _given(program, files, settings, stdin, texts)
+    given, problems = read_given(program.inputs, files, settings, stdin, texts)
     if not problems:
         problems = bind_inputs(program.spec, given)[1]
     if any(problem.severity == "error" for problem in problems):
@@ -42,14 +42,14 @@ def read_settings(
     """The same for inputs that are only some of those that a run needs."""
     from sglspec.analysis.inputs import bind_some
 
-    given, problems = _given(program, files, settings, stdin, texts)
+    given, problems = read_given(program.inputs, files, settings, stdin, texts)
     if problems := problems or bind_some(program.spec, given):
         raise Refused(USAGE, problems)
     return given
 
 
-def _given(
-    program: Program, files: Sequence[str], settings: Sequence[str], stdin: StandardInput, texts: Texts
+def read_given(
+    declared: Mapping[str, Decl], files: Sequence[str], settings: Sequence[str], stdin: StandardInput, texts: Texts
 ) -> tuple[dict[str, Any], list[Diagnostic]]:
     """What files and settings say, and which settings cannot be read."""
     from sglspec.diagnostics import Diagnostic, sentence
@@ -59,7 +59,7 @@ def _given(
         given |= _mapping(file, stdin, texts)
     problems: list[Diagnostic] = []
     for setting in settings:
-        name, value, problem = _setting(setting, program.inputs, stdin, texts)
+        name, value, problem = _setting(setting, declared, stdin, texts)
         given[name] = value
         if problem is not None:
             problems.append(Diagnostic("S401", sentence(f"input `{name}`: {problem}")))

@@ -59,6 +59,19 @@ class Interrupts:
         finally:
             self._cancel = None
 
+    @contextmanager
+    def raising(self) -> Generator[None, None, None]:
+        """While entered, the first signal raises KeyboardInterrupt instead of ending the process."""
+
+        def interrupt() -> NoReturn:
+            raise KeyboardInterrupt
+
+        self._cancel = interrupt
+        try:
+            yield
+        finally:
+            self._cancel = None
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         repeated = self.code is not None
         self.code = self.code or 128 + number

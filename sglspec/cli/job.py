@@ -87,12 +87,12 @@ def perform(job: Job) -> int:
                 return interrupts.code or code if code == INTERRUPTED else code
     except Refused as refusal:
         if job.json:
-            put(to_json(_refused_face(refusal)))
+            put(to_json(refused_face(refusal)))
         texts.complain(refusal.diagnostics)
         return refusal.code
 
 
-def _refused_face(refusal: Refused) -> dict[str, Any]:
+def refused_face(refusal: Refused) -> dict[str, Any]:
     """What `--json` prints when there was no run: `status` and `error` where a result has them, and everything that
     was found."""
     found = [d.as_dict() for d in refusal.diagnostics]

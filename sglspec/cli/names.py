@@ -25,6 +25,12 @@ def program_reference(text: str, option: str) -> str:
     return text
 
 
+def is_reference(text: str) -> bool:
+    """Whether a text has the form of `NAME` or `NAME@VERSION`. Paths of documents have a dot or a slash."""
+    name, at, version = text.partition("@")
+    return bool(_NAME.fullmatch(name)) and (not at or bool(_VERSION.fullmatch(version)))
+
+
 def run_id(text: str, option: str) -> str:
     if not _RUN.fullmatch(text):
         raise wrong("A run's id is run_ and 28 digits or letters from a to f.", option)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sglspec.cli.options import (
+    ApiKeyOption,
     DocumentArgument,
     EngineOption,
     InputOption,
@@ -59,8 +60,13 @@ def run(
         bool,
         typer.Option("--profile", help="Print what each step spent, on standard error, or in the --json result."),
     ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="URL", help="Run on this server; SPEC may then be one of its programs, too."),
+    ] = None,
+    api_key_file: ApiKeyOption = None,
 ) -> None:
-    """Run a document and print its outputs.
+    """Run a document and print its outputs. With --server, SPEC may be a program that is stored there: NAME[@VERSION].
 
     On a terminal the text appears while it is generated. In a pipe the outputs come once: a single text as it is,
     anything else as a JSON object.
@@ -73,6 +79,18 @@ def run(
         raise wrong("Standard output carries the result. Name a file.", "--trace")
     if trace == "":
         raise wrong("Name a file.", "--trace")
+    if server is not None:
+        here = {"--backend": backend, "--model": model, "--engine": engine, "--tools": tools, "--mcp": mcp}
+        for option, value in {**here, "--trace": trace, "--profile": profile or None}.items():
+            if value is not None:
+                raise wrong("This is for runs on this machine, and does not go with --server.", option)
+        from sglspec.cli.elsewhere import Order, perform_on
+        from sglspec.cli.remote import remote
+
+        order = Order(spec, tuple(inputs or ()), tuple(settings or ()), json, mode, number, folders(root))
+        raise typer.Exit(perform_on(remote(server, api_key_file), order))
+    if api_key_file is not None:
+        raise wrong("A key is for a server: name it with --server.", "--api-key-file")
     from sglspec.cli.job import Job, perform
 
     path = None if trace is None else Path(trace)

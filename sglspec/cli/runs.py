@@ -88,7 +88,7 @@ def get(
         if result:
             face = place.json("GET", f"/v1/runs/{run}/result")
     show_json(face)
-    raise typer.Exit(_code(face.get("status"), face.get("error")))
+    raise typer.Exit(ended_code(face.get("status"), face.get("error")))
 
 
 def cancel(run: RunArgument, server: ServerOption = None, api_key_file: ApiKeyOption = None) -> None:
@@ -132,10 +132,10 @@ def events(
         if follower.seen >= 0:
             note(f"sglspec: the last event was {follower.seen}; `--after {follower.seen}` goes on behind it")
         raise
-    raise typer.Exit(_code(last.get("status"), last.get("error")))
+    raise typer.Exit(ended_code(last.get("status"), last.get("error")))
 
 
-def _code(status: Any, error: Any) -> int:
+def ended_code(status: Any, error: Any) -> int:
     """How a run ended. One that somebody cancelled, which need not be who asks, has failed."""
     from sglspec.cli.exits import run_code
     from sglspec.cli.refusal import diagnostics

@@ -24,7 +24,7 @@ from sglspec.server.access.keyfile import KeyFile
 from sglspec.server.access.keys import new_key
 from sglspec.server.runs.feed import TERMINAL
 
-from .conftest import HELLO, command, environment
+from .conftest import HELLO, TYPED, command, environment
 
 FAILS = "sglspec: v1\nname: fails\nsteps:\n  - fail: No more salt.\n"
 WAITS = "sglspec: v1\nname: waits\nsteps:\n  - gen: story\n"
@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Generator[Place]:
     folder = tmp_path_factory.mktemp("server")
     (folder / "replies.yaml").write_text(f"country: fast France\nstory: {'long ' * 1000}\n")
     (folder / "hello.sglspec.yaml").write_text(HELLO)
-    token, key = new_key("alice", ["programs:read", "programs:write", "runs:read", "runs:write"])
+    token, key = new_key("alice", ["programs:read", "programs:write", "runs:read", "runs:write", "run:adhoc"])
     KeyFile(folder / "keys").add(key)
     (folder / "key.txt").write_text(f"{token}\n")
     arguments = ("hello.sglspec.yaml", "--port", "0", "--backend", "scripted:replies.yaml", "--keys-file", "keys")
@@ -196,6 +196,74 @@ def test_a_run_that_succeeds(cli, place) -> None:
     assert rows[0].split() == ["ID", "STATUS", "PROGRAM", "CREATED", "ENDED"]
     assert rows[1].split()[:3] == [run, "succeeded", "hello@1"]
     assert json.loads(cli("runs", "ls", "--limit", "1", "--json", *place.options).out)[0]["id"] == run
+
+
+def test_running_a_program_of_the_server(cli, place) -> None:
+    done = cli("run", "hello", *place.options)
+    assert (done.code, done.out, done.err) == (0, "fast France\n", "")
+    face = json.loads(
+        cli("run", "hello@1", "--json", "--seed", str(2**64 - 1), "--set", "city=Rome", *place.options).out
+    )
+    assert (face["text"], face["seed"]) == ("Rome is the capital of fast France", 2**64 - 1)
+    shown = cli("run", "hello", "--stream", "text", "--set", "city=@@Oslo", *place.options)
+    assert (shown.code, shown.out) == (0, "@Oslo is the capital of fast France\n")
+    events = [json.loads(line) for line in cli("run", "hello", "--stream", "events", *place.options).out.splitlines()]
+    assert (events[0]["type"], events[-1]["type"]) == ("run.queued", "run.succeeded")
+
+
+def test_running_a_document_on_the_server(cli, write, place) -> None:
+    for name, text in PARTS.items():
+        write(name, text)
+    write("inputs.json", '{"city": "Bonn"}')
+    assert cli("run", "letter/main.yaml", *place.options).out == "warm\n"
+    typed = cli("run", "-", "--set", "count=3", "--json", *place.options, stdin=TYPED)
+    assert json.loads(typed.out)["outputs"] == {"count": 3, "tags": [], "note": "none"}
+    sent = cli("run", "-", "--input", "inputs.json", "--stream", "text", *place.options, stdin=HELLO)
+    assert sent.out == "Bonn is the capital of fast France\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("never-there",), 2, "404"),
+        (("hello", "--set", "town=Rome"), 2, "S403"),
+        (("hello", "--set", "city:=3"), 2, "S401"),
+        (("missing.yaml",), 2, "S100"),
+        (("wrong.yaml",), 1, "wrong.yaml:4:5"),
+        (("fails.yaml",), 3, "fails.yaml:4:5: error S701"),
+        (("hello", "--backend", "local"), 2, "--backend"),
+        (("hello", "--trace", "t.json"), 2, "--trace"),
+        (("hello", "--profile"), 2, "--profile"),
+    ],
+)
+def test_runs_on_a_server_that_do_not_succeed(cli, write, place, arguments, code, said) -> None:
+    write("wrong.yaml", "sglspec: v1\nname: wrong\nsteps:\n  - genn: story\n")
+    write("fails.yaml", FAILS)
+    done = cli("run", *arguments, *place.options)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+
+
+def test_a_key_needs_a_server(cli, place) -> None:
+    assert cli("run", "hello", "--api-key-file", str(place.file)).code == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_on_a_server_that_is_interrupted(cli, write, place, tmp_path, number) -> None:
+    write("waits.yaml", WAITS)
+    process = subprocess.Popen(
+        command("run", "waits.yaml", "--stream", "text", *place.options),
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.read(4) == b"long"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert b"long" in out
+    assert err.decode() == f"sglspec: {'interrupted' if number == signal.SIGINT else 'terminated'}\n"
+    (last,) = json.loads(cli("runs", "ls", "--limit", "1", "--json", *place.options).out)
+    assert last["status"] == "cancelled"
 
 
 def test_a_run_that_fails(cli, write, place) -> None:
