@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
+from pydantic import ValidationError as InvalidData
 from referencing import Registry
 
 from sglspec.tools import Parameter, Tool, ToolError, ToolsFault
@@ -104,6 +106,7 @@ class McpServers:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         async with AsyncExitStack() as stack:
+            stack.enter_context(_quiet())
             found: list[Tool] = []
             for name, target in self._servers.items():
                 try:
@@ -144,17 +147,34 @@ class McpServers:
                 return list(found.values())
 
     def _tool(self, server: str, target: Target, client: Any, name: str, schema: Mapping[str, Any]) -> Tool:
+        from mcp import MCPError
+
         async def call(**arguments: Any) -> Any:
-            assert self._loop is not None
+            if self._loop is None or self._loop.is_closed():
+                raise ToolError("its server has been ended")
             asked = asyncio.run_coroutine_threadsafe(client.call_tool(name, arguments), self._loop)
-            # where the caller leaves, the server is told
-            return _value(await asyncio.wrap_future(asked))
+            try:
+                # where the caller leaves, the server is told
+                return _value(await asyncio.wrap_future(asked))
+            except (MCPError, InvalidData) as error:
+                raise ToolError(_reason(error)) from None
 
         parameters = schema_parameters(schema)
         further = schema.get("additionalProperties")
         about = json.dumps([target, schema], sort_keys=True, default=str)
         own = f"{server}.{_NO_NAME.sub('_', name)}"
         return Tool(own, call, parameters, True, further is True or isinstance(further, dict), about)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """A server that writes anything but the protocol is no reason for a traceback where nobody keeps a log."""
+    handler, logger = logging.NullHandler(), logging.getLogger("mcp")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def schema_parameters(schema: Mapping[str, Any]) -> dict[str, Parameter]:
@@ -225,8 +245,11 @@ def _reason(error: BaseException) -> str:
     """The first exception of a group, as a clause."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    if isinstance(error, InvalidData):
+        return "what it says does not keep the protocol"
     text = str(error).strip().rstrip(".")
-    return text if isinstance(error, ToolsFault) else f"{type(error).__name__}{f': {text}' if text else ''}"
+    own = isinstance(error, ToolsFault) or type(error).__name__ == "MCPError"
+    return text if own and text else f"{type(error).__name__}{f': {text}' if text else ''}"
 
 
 __all__ = ["McpServers", "Target", "parse_server", "schema_parameters"]

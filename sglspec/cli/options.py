@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
+from sglspec.cli.exits import TERMINATED
 from sglspec.cli.streams import results_only
 
 if TYPE_CHECKING:
@@ -104,6 +107,7 @@ def host_tools(
                 named = [parse_server(text) for text in servers]
                 if len(dict(named)) < len(named):
                     raise wrong("Two servers have the same name.", option)
+                stack.enter_context(_ending_by_exception())
                 found = stack.enter_context(McpServers(dict(named))).tools
             option = "--tools"
             tools = load_tools(modules or (), found, installed=installed)
@@ -111,6 +115,20 @@ def host_tools(
             message = str(fault)
             raise wrong(f"{message[:1].upper()}{message[1:]}.", option) from None
         yield tools
+
+
+@contextmanager
+def _ending_by_exception() -> Generator[None]:
+    """SIGTERM ends the command, not the process at once: what it started is ended, too."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def folders(roots: Sequence[str] | None) -> tuple[Path, ...]:
