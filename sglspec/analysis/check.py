@@ -13,6 +13,7 @@ from sglspec.analysis.flow import Flow
 from sglspec.analysis.gens import GenChecker
 from sglspec.analysis.lists import given_back, in_order, nesting, too_deep
 from sglspec.analysis.names import Names
+from sglspec.analysis.newlines import last_newlines
 from sglspec.analysis.outputs import check_outputs
 from sglspec.analysis.program import CompiledValue, Program, Routine, Used
 from sglspec.analysis.reuse import Reuse, check_bound
@@ -61,6 +62,7 @@ def check(
     for alias, use in spec.use.items():
         check_bound(flow, alias, use, reuse.used.get(alias))
     flow.block(spec.steps)
+    last_newlines(document, report, spec.steps)
     outputs = check_outputs(document, report, flow, spec.steps)
     routine = walks.routine(flow, spec.steps, spec.inputs, {}, chat)
     names = flow.names
@@ -137,6 +139,7 @@ class _Walks:
             inputs = {**spec.inputs, **listed.params}
             flow = self.of_list[listed] = self.flow(listed.steps, inputs, variables)
             flow.block(listed.steps)
+            last_newlines(self.document, self.report, listed.steps)
             roles = is_chat(listed.steps, self.reuse.target)
             self.reuse.lists[name] = self.routine(flow, listed.steps, inputs, listed.params, roles)
 

@@ -15,7 +15,7 @@ from sglspec.analysis.declarations import nearest
 from sglspec.analysis.forks import walk_fork
 from sglspec.analysis.gens import GenChecker
 from sglspec.analysis.infer import NUMERIC, infer
-from sglspec.analysis.lints import last_newline, no_comment
+from sglspec.analysis.lints import no_comment, step_as_text
 from sglspec.analysis.names import Names, narrowed
 from sglspec.analysis.operations import check_operations
 from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
@@ -204,8 +204,6 @@ class Flow:
                 self.report.add(self.document.diagnostic("W301", message, node, severity="warning", help=help))
             if not self.state.alive:
                 self.state.alive = self.state.muted = True
-            if isinstance(step, TextStep) and index + 1 < len(steps):
-                last_newline(self.document, self.report, step, steps[index + 1])
             self.step(step)
         if self.state.muted and not muted:
             self.state.alive = self.state.muted = False
@@ -227,6 +225,7 @@ class Flow:
             case TextStep():
                 self.compiler.text(step.text)
                 no_comment(self.document, self.report, step.text)
+                step_as_text(self.document, self.report, step.text.node)
             case Role():
                 if step.is_single_text and isinstance(step.steps[0], TextStep):
                     self.compiler.text(step.steps[0].text, message=True)

@@ -5,26 +5,15 @@ from __future__ import annotations
 import re
 
 from sglspec.diagnostics import Report
-from sglspec.document.fields import Text
+from sglspec.document.fields import TEMPLATE_MARK, Text
 from sglspec.document.load import Document
-from sglspec.document.model import AnyStep, Gen, Select, TextStep
+from sglspec.document.nodes import Scalar
+
+LONE_STEPS = ("break", "continue", "return")
+"""Steps that may be written as a word with a colon and nothing else."""
 
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _RAW = re.compile(r"\{%[-+]?\s*raw\b")
-
-
-def last_newline(document: Document, report: Report, step: TextStep, following: AnyStep) -> None:
-    """W201: `|` keeps a last newline that nobody sees; right before a generation it changes what the model says."""
-    node = step.node
-    if not isinstance(following, (Gen, Select)) or node.style not in ("literal", "folded"):
-        return
-    header = document.source.lines[node.range.start.line - 1][node.range.start.column - 1 :].split("#")[0]
-    if "+" in header or "-" in header or not step.text.source.endswith("\n"):
-        return
-    sign = header[:1]
-    message = f"the block's last newline comes right before the `{following.VERB}`"
-    help = f"Write `{sign}-` to leave it out, or `{sign}+` if it is meant."
-    report.add(document.diagnostic("W201", message, node, severity="warning", help=help))
 
 
 def no_comment(document: Document, report: Report, text: Text) -> None:
@@ -38,6 +27,23 @@ def no_comment(document: Document, report: Report, text: Text) -> None:
     help = "Write a YAML comment (`# …`) on a line of its own outside the text, or a `note:` in a step."
     start, end = found.span()
     report.add(document.diagnostic_in("W203", message, text.node, start, end, severity="warning", help=help))
+
+
+def step_as_text(document: Document, report: Report, node: Scalar) -> None:
+    """W204: `- break` without its colon is a text."""
+    if node.style != "plain" or node.text not in LONE_STEPS:
+        return
+    message = f"`{node.text}` is a text here, which the model reads"
+    help = f"Write `- {node.text}:` for the step, or put the text in quotes."
+    report.add(document.diagnostic("W204", message, node, severity="warning", help=help))
+
+
+def braces_in_key(document: Document, report: Report, key: Scalar, help: str) -> None:
+    """W205: keys are no templates."""
+    if not TEMPLATE_MARK.search(key.text):
+        return
+    message = f"`{key.text}` is a key, and keys are no templates: the braces stay"
+    report.add(document.diagnostic("W205", message, key, severity="warning", help=help))
 
 
 def _inside_tag(before: str) -> bool:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from sglspec.analysis.choices import check_cases
 from sglspec.analysis.infer import infer
+from sglspec.analysis.lints import braces_in_key
 from sglspec.analysis.names import narrowed
 from sglspec.analysis.scopes import Jumps, State, join
 from sglspec.analysis.sites import sites
 from sglspec.analysis.types import ANY, Type
 from sglspec.document.fields import Target
 from sglspec.document.model import AnyStep, For, If, Match, While
+from sglspec.document.nodes import Mapping
 from sglspec.expressions import ast
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ def walk_match(flow: Flow, step: Match) -> None:
     all_cases = False
     if compiled is not None:
         all_cases = check_cases(flow.document, flow.report, step, infer(compiled.root, flow.lookup))
+    mapping = step.at("cases")
+    for entry in mapping.entries if isinstance(mapping, Mapping) else ():
+        help = "Write the text itself, or compare with `if`."
+        braces_in_key(flow.document, flow.report, entry.key, help)
     ends = [flow.inside(block, flow.state.part(), flow.place) for block in step.cases.values()]
     if step.orelse is not None:
         otherwise = flow.state.part()

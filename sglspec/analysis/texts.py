@@ -8,6 +8,7 @@ from collections.abc import Sequence as SequenceABC
 from dataclasses import dataclass, field
 
 from sglspec.analysis.infer import infer
+from sglspec.analysis.lints import braces_in_key
 from sglspec.analysis.patterns import insert_patterns
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
 from sglspec.analysis.types import ANY, LOOP, Lookup
@@ -23,9 +24,13 @@ from sglspec.expressions.syntax import (
     looks_like_expression,
     parse_expression,
     parse_template,
+    without_piece,
 )
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_MAX_FAULTS = 20
+"""Syntax errors shown of one text."""
 
 Use = Callable[["Template | Expression", Scalar], None]
 """Called with everything that compiled, to look at the names in it."""
@@ -110,15 +115,24 @@ class Compiler:
     def _template(
         self, source: str, node: Scalar, *, message: bool = False, inserts: Mapping[str, str] | None = None
     ) -> Template | None:
-        try:
-            template = parse_template(source, message=message)
-        except ExpressionSyntaxError as error:
-            self._syntax(error, node)
+        template, whole = None, True
+        for _ in range(_MAX_FAULTS):
+            try:
+                template = parse_template(source, message=message)
+                break
+            except ExpressionSyntaxError as error:
+                self._syntax(error, node)
+                whole = False
+                rest = without_piece(source, error.start)
+                if rest is None:
+                    return None
+                source = rest
+        if template is None:
             return None
         if inserts:
             template = insert_patterns(template, inserts)
         self.use(template, node)
-        return template
+        return template if whole else None
 
     def _syntax(self, error: ExpressionSyntaxError, node: Scalar) -> None:
         self.mentioned(node.text)
@@ -132,6 +146,9 @@ class Compiler:
         if isinstance(node, Sequence):
             items = [self._value(item, visible, in_list=True) for item in node.items]
             return ListValue(tuple(i for i in items if i is not None)) if None not in items else None
+        for entry in node.entries:
+            help = 'An object whose keys are values is an expression: `"{{ {name: 1} }}"`.'
+            braces_in_key(self.document, self.report, entry.key, help)
         entries = [(e.key.text, self._value(e.value, visible, in_list=in_list)) for e in node.entries]
         if any(value is None for _, value in entries):
             return None

@@ -142,6 +142,8 @@ CODES: dict[str, Code] = _table(
     ("W201", "newline-before-gen", "A block's last newline right before a generation"),
     ("W202", "list-looks-like-expression", "A text in a list that looks like an expression"),
     ("W203", "no-comment", "A comment that the model will read"),
+    ("W204", "step-as-text", "A text that is the name of a step"),
+    ("W205", "braces-in-key", "Braces in a key, which is no template"),
     ("W301", "unreachable", "Steps that are never reached"),
     ("W302", "unused-input", "An input that nothing reads"),
     ("W303", "unused-definition", "A definition that nothing uses"),

@@ -89,6 +89,23 @@ def parse_template(text: str, *, message: bool = False) -> Template:
     return Template(text, body, reads.names, reads.functions, single, ends_in_tag_line, message)
 
 
+def without_piece(text: str, at: int) -> str | None:
+    """A template with blanks for the `{{ }}` around an offset, which is wrong, to look at the others. None where none
+    is there, or where it is not clear what the tags are."""
+    if text.startswith("{{{", at):
+        return _blanked(text, at, text.find("}}", at) + 2)
+    try:
+        pieces = split_template(text, 0, len(text))
+    except ExpressionSyntaxError:
+        return None
+    around = (piece for piece in pieces if piece.kind == "variable" and piece.start <= at < piece.end)
+    return next((_blanked(text, piece.start, piece.end) for piece in around), None)
+
+
+def _blanked(text: str, start: int, end: int) -> str:
+    return text[:start] + " " * (end - start) + text[end:]
+
+
 def parse_expression(text: str) -> Expression:
     """Parse a bare expression; one `{{ }}` around the whole is tolerated.
 
