@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sglspec.analysis.declarations import nearest
+from sglspec.analysis.forks import check_depth
 from sglspec.analysis.sites import sites
 from sglspec.analysis.types import ANY
 from sglspec.document.model import Scratch
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def walk_scratch(flow: Flow, step: Scratch) -> None:
+    check_depth(flow, step)
     end = flow.inside(step.scratch, flow.state.part(), flow.place.in_scratch())
     inner = {site.name for site in sites(step.scratch)}
     exported: set[str] = set()

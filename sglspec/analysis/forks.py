@@ -10,7 +10,7 @@ from sglspec.analysis.scopes import Jumps, State, join
 from sglspec.analysis.sites import Site, every_step, sites
 from sglspec.analysis.types import ANY, Type, array
 from sglspec.document.fields import Param, Target
-from sglspec.document.model import Call, Fork, Gen, Include, Sampling
+from sglspec.document.model import DEFAULT_BRANCHES, DEFAULT_DEPTH, Call, Fork, Gen, Include, Sampling, Scratch, Tool
 
 if TYPE_CHECKING:
     from sglspec.analysis.flow import Flow
@@ -28,6 +28,7 @@ def walk_fork(flow: Flow, step: Fork) -> None:
     elif isinstance(step.spec, Param):
         flow.option(step.spec, "fork")
         runs = False if step.spec.template is None and step.spec.value == 0 else None
+    _bounds(flow, step)
     before = flow.state.part()
     if step.branches is not None:
         _named(flow, step, before)
@@ -44,6 +45,42 @@ def walk_fork(flow: Flow, step: Fork) -> None:
         for name in dict.fromkeys(site.name for site in inner):
             if name not in flow.names.inputs and name not in flow.names.appending:
                 flow.state.bind(name, array(_brought_back(step, name, end)), id(step))
+
+
+def _bounds(flow: Flow, step: Fork) -> None:
+    """A fork wider than all branches of a run may be can only fail."""
+    most, width = _limit(flow, "branches", DEFAULT_BRANCHES), _width(step)
+    if width is not None and width > most:
+        message = f"a run starts at most {most:,} branches, and this fork has {width:,}"
+        place = step.at("in") if step.items is not None else step.at("fork")
+        help = f"Make it narrower, or raise `limits: {{branches: {width}}}`."
+        flow.report.add(flow.document.diagnostic("S212", message, place, help=help))
+    check_depth(flow, step)
+
+
+def check_depth(flow: Flow, step: Fork | Scratch) -> None:
+    """S212 at a fork or aside that is nested deeper than a run allows."""
+    deepest = _limit(flow, "depth", DEFAULT_DEPTH)
+    if flow.place.depth == deepest:
+        message = f"forks and asides are nested at most {deepest} deep, and this one is deeper"
+        help = f"Nest fewer of them, or raise `limits: {{depth: {deepest + 1}}}`."
+        flow.report.add(flow.document.diagnostic("S212", message, step.verb_node, help=help))
+
+
+def _limit(flow: Flow, name: str, default: int) -> int:
+    limits = flow.document.spec.limits
+    given: Param | None = getattr(limits, name) if limits is not None else None
+    return int(given.value) if given is not None and given.value is not None else default
+
+
+def _width(step: Fork) -> int | None:
+    """How many branches there are, where the document says it."""
+    if step.branches is not None:
+        return len(step.branches)
+    if isinstance(step.spec, Param):
+        return int(step.spec.value) if step.spec.value is not None else None
+    literal = step.items.literal if step.items is not None else None
+    return len(literal.items) if literal is not None else None
 
 
 def _branch(flow: Flow, step: Fork, variable: Target | None, items: Type, before: State, *, never: bool) -> State:
@@ -107,11 +144,11 @@ def _into(flow: Flow, step: Fork, record: Type, *, records: bool) -> None:
 
 def _identical(flow: Flow, step: Fork, used: set[str]) -> None:
     """Branches that see the same and never draw at random all do the same."""
-    if isinstance(step.spec, Param) and step.spec.template is None and step.spec.value in (0, 1):
+    if _width(step) in (0, 1):
         return
     steps = list(every_step(step.do or []))
-    if any(isinstance(inner, Include | Call) for inner in steps):
-        return  # what runs there is not looked at from here
+    if any(isinstance(inner, Include | Call | Tool) for inner in steps):
+        return  # what runs there is not looked at from here, and a tool may give something else each time
     gens = [inner for inner in steps if isinstance(inner, Gen)]
     if any(_may_vary(gen, flow.document.spec.defaults) for gen in gens):
         return

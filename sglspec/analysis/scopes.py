@@ -94,25 +94,28 @@ class Jumps:
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a step stands. `around` is the nearest of loop, fork, scratch and capture; `sealed` the nearest that is
-    no loop, which `return` may not leave; `locals` are the variables of the loops and forks around."""
+    no loop, which `return` may not leave; `locals` are the variables of the loops and forks around; `depth` counts the
+    forks and asides around."""
 
     loop: bool = False
     around: str | None = None
     sealed: str | None = None
     locals: frozenset[str] = frozenset()
     jumps: Jumps | None = None
+    depth: int = 0
 
     def in_loop(self, variable: str | None, jumps: Jumps) -> Place:
         return replace(self, loop=True, around="loop", locals=self._with(variable), jumps=jumps)
 
     def in_fork(self, variable: str | None, jumps: Jumps) -> Place:
-        return replace(self, loop=True, around="fork", sealed="fork", locals=self._with(variable), jumps=jumps)
+        locals, depth = self._with(variable), self.depth + 1
+        return replace(self, loop=True, around="fork", sealed="fork", locals=locals, jumps=jumps, depth=depth)
 
     def in_capture(self) -> Place:
         return replace(self, around="capture", sealed="capture", jumps=None)
 
     def in_scratch(self) -> Place:
-        return replace(self, around="scratch", sealed="scratch", jumps=None)
+        return replace(self, around="scratch", sealed="scratch", jumps=None, depth=self.depth + 1)
 
     def _with(self, variable: str | None) -> frozenset[str]:
         return self.locals | {variable} if variable is not None else self.locals

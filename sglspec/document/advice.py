@@ -36,6 +36,7 @@ MISSING = {
 EMPTY = {
     "set": "Write `set: {name: value}`.",
     "cases": "Write one line per value, for example `yes: Good.`",
+    "fork": "Write a variable, a number, or one line per branch, for example `pros: Name an advantage.`",
 }
 """Keys of mappings that want an entry → how to write one. The others hold steps."""
 

@@ -61,6 +61,7 @@ from sglspec.document.fields import (
     ValueField,
     WordOption,
     as_scalar,
+    not_empty,
     one_or_many,
     to_name,
     to_plain,
@@ -462,7 +463,7 @@ def _fork_tag(value: Any) -> str:
 ForkSpec = Annotated[
     Annotated[Target, PlainValidator(to_name), Tag(TAG + "variable")]
     | Annotated[Param, Number(integer=True, low=0), Tag(TAG + "count")]
-    | Annotated[NamedMapOf[NameOfBranch, StepList], Tag(TAG + "branches")],
+    | Annotated[NamedMapOf[NameOfBranch, StepList], AfterValidator(not_empty), Tag(TAG + "branches")],
     Discriminator(_fork_tag),
 ]
 
@@ -684,6 +685,11 @@ class Defs(Model):
         default_factory=dict, description="Name → text or {file: path}; read as texts.name."
     )
     steps: NamedMapOf[Name, StepsDef] = Field(default_factory=dict, description="Name → steps for `include`.")
+
+
+DEFAULT_BRANCHES = 256
+DEFAULT_DEPTH = 8
+"""What `limits` says where the document does not."""
 
 
 class Limits(Model):

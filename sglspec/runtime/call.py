@@ -15,11 +15,10 @@ from sglspec.document.model import Call
 from sglspec.runtime.arguments import arguments
 from sglspec.runtime.fork import RunSteps, error_value
 from sglspec.runtime.frame import Frame
-from sglspec.runtime.include import record_of
 from sglspec.runtime.limits import LimitReached
 from sglspec.runtime.programs import in_time, main_line, run_program
 from sglspec.runtime.requests import prepare_constraints
-from sglspec.runtime.scope import Bound, Gathered, Pending
+from sglspec.runtime.scope import Bound, Gathered, Pending, list_of, record_of
 from sglspec.runtime.tool import NOT_CAUGHT
 
 
@@ -150,10 +149,7 @@ class Calling:
         for name, held in self.earlier.items():
             if isinstance(held, Pending):
                 held = (await held.gathered.values()).get(name)
-            before = held or Bound([])
-            metas: list[Any] = before.meta or [None] * len(before.value)
-            origin = ev.least_trusted(before.origin, values[name].origin)
-            out[name] = Bound([*before.value, values[name].value], origin, [*metas, values[name].meta])
+            out[name] = list_of([values[name]], held)
         return out
 
     async def close(self) -> None:

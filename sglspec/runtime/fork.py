@@ -18,7 +18,7 @@ from sglspec.document.nodes import Node
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.limits import LimitReached
 from sglspec.runtime.needs import FALLBACK
-from sglspec.runtime.scope import Bound, Gathered
+from sglspec.runtime.scope import Bound, Gathered, list_of, record_of
 from sglspec.runtime.signals import NextRound
 
 RunSteps = Callable[[Frame, "list[AnyStep]"], Awaitable[None]]
@@ -262,25 +262,14 @@ class Join(Branching):
     def values(self) -> dict[str, Bound]:
         values = self._appended()
         if self.step.into is not None:
-            before = self.records_before
-            records: Any = [self._record(branch) for branch in self.branches]
-            if self.step.branches is not None:
-                records = {branch.name: self._record(branch) for branch in self.branches}
-            if self.step.into.append:
-                kept: list[Any] = before.value if before is not None else []
-                records = [*kept, *(records if isinstance(records, list) else [records])]
-            values[self.step.into.name] = Bound(records, self._origin())
+            values[self.step.into.name] = self._records(self.step.into)
         elif self.step.branches is not None:
             for branch in self.branches:
                 for name in bound_names(branch.steps).plain:
                     values[name] = self._of(branch, name)
         else:
             for name in self.names.plain:
-                each = [self._of(branch, name) for branch in self.branches]
-                origin: ev.Origin = "author"
-                for one in each:
-                    origin = ev.least_trusted(origin, one.origin)
-                values[name] = Bound([one.value for one in each], origin, [one.meta for one in each])
+                values[name] = list_of(self._of(branch, name) for branch in self.branches)
         return values
 
     def _of(self, branch: Branch, name: str) -> Bound:
@@ -290,39 +279,40 @@ class Join(Branching):
         scope = branch.frame.scope
         return (scope.get(name) if name in scope.written else None) or Bound(None)
 
-    def _origin(self) -> ev.Origin:
-        origin: ev.Origin = "author"
-        for branch in self.branches:
-            for name in self.names.plain:
-                origin = ev.least_trusted(origin, self._of(branch, name).origin)
-        return origin
+    def _records(self, into: Target) -> Bound:
+        """What `into` gets: a record of each branch, by name for named ones."""
+        each = [self._record(branch) for branch in self.branches]
+        if self.step.branches is not None:
+            named = record_of(dict(zip(self.step.branches, each, strict=True)))
+            return list_of([named], self.records_before) if into.append else named
+        return list_of(each, self.records_before)
 
-    def _record(self, branch: Branch) -> Any:
+    def _record(self, branch: Branch) -> Bound:
         if branch.error is not None:
-            return error_value(branch.error) if self.step.on_error == "keep" else None
-        record: dict[str, Any] = {}
+            return Bound(error_value(branch.error) if self.step.on_error == "keep" else None)
+        record: dict[str, Bound] = {}
         if isinstance(self.step.spec, Target) and branch.item is not None:
-            record[self.step.spec.name] = branch.item.value
+            record[self.step.spec.name] = branch.item
         for name in bound_names(branch.steps).plain:
-            record[name] = self._of(branch, name).value
-        return record
+            record[name] = self._of(branch, name)
+        return record_of(record)
 
     def _appended(self) -> dict[str, Bound]:
         """Additions to `name[]` lists, in branch order after what the parent held at the fork."""
         out: dict[str, Bound] = {}
         for name in self.names.appended:
             start = self.starts.get(name, Bound([]))
-            value: list[Any] = list(start.value)
-            metas: list[Any] = list(start.meta or [None] * len(value))
-            origin: ev.Origin = start.origin
+            added: list[Bound] = []
             for branch in self.branches:
                 held = branch.frame.scope.get(name)
                 if branch.error is not None or held is None:
                     continue
-                value += held.value[len(start.value) :]
-                metas += (held.meta or [None] * len(held.value))[len(start.value) :]
-                origin = ev.least_trusted(origin, held.origin)
-            out[name] = Bound(value, origin, metas)
+                # A branch that emptied the list emptied its own: what it added since comes behind what was there.
+                first = 0 if name in branch.frame.scope.anew else len(start.value)
+                metas = held.meta or [None] * len(held.value)
+                pairs = zip(held.value[first:], metas[first:], strict=True)
+                added += [Bound(value, held.origin, meta) for value, meta in pairs]
+            out[name] = list_of(added, start)
         return out
 
 

@@ -21,7 +21,7 @@ from sglspec.runtime.context import Transcript
 from sglspec.runtime.events import EventLog
 from sglspec.runtime.limits import LimitReached, LimitTracker
 from sglspec.runtime.profile import Key, Recorder
-from sglspec.runtime.scope import Bound, Scope, Value, characters
+from sglspec.runtime.scope import Bound, Scope, Value, characters, list_of
 from sglspec.runtime.threads import ToolThreads
 from sglspec.runtime.unit import Unit
 from sglspec.tools import Tools
@@ -298,18 +298,17 @@ class Frame:
     async def bind(self, name: str, append: bool, bound: Bound, node: Node) -> None:
         """Bind a variable, or append to a list variable."""
         self.limits.add_characters(characters(bound.value), lambda: self.at(node))
-        bound = await self.appended(name, bound) if append else bound
+        if append:
+            bound = await self.appended(name, bound)
+        else:
+            self.scope.anew.add(name)
         self.scope.bind(name, bound)
         self.emit("bound", node, name=name, value=bound.value)
 
     async def appended(self, name: str, bound: Bound) -> Bound:
         """What a list variable is with one more item."""
         await self.ready([name])
-        held = self.scope.get(name) or Bound([])
-        before: list[Value] = held.value
-        metas: list[Any] = held.meta or [None] * len(before)
-        origin = ev.least_trusted(held.origin, bound.origin)
-        return Bound([*before, bound.value], origin, [*metas, bound.meta])
+        return list_of([bound], self.scope.get(name))
 
     def noise_key(self, step_seed: int, attempt: int | tuple[int, int] = 0) -> int:
         """64 bits from run seed, step seed, branch path, loop rounds and attempt (language.md § 5)."""

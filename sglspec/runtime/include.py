@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 
-import sglspec.expressions as ev
 from sglspec.diagnostics import SpecError
 from sglspec.document.model import Include
 from sglspec.runtime.arguments import arguments
 from sglspec.runtime.fork import RunSteps
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.programs import in_time
-from sglspec.runtime.scope import Bound, Scope
+from sglspec.runtime.scope import Bound, Scope, record_of
 from sglspec.runtime.signals import ReturnProgram
 
 
@@ -59,12 +58,4 @@ async def bring_back(frame: Frame, step: Include, gives: dict[str, Bound]) -> No
         await frame.bind(target.name, target.append, gives[theirs], step.verb_node)
 
 
-def record_of(gives: dict[str, Bound]) -> Bound:
-    """Several values as one: its origin is that of the least trusted, its `meta` has theirs by name."""
-    origin: ev.Origin = "author"
-    for one in gives.values():
-        origin = ev.least_trusted(origin, one.origin)
-    return Bound({n: one.value for n, one in gives.items()}, origin, {n: one.meta for n, one in gives.items()})
-
-
-__all__ = ["record_of", "run_include"]
+__all__ = ["run_include"]

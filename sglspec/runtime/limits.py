@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 from sglspec.diagnostics import Diagnostic, SpecError
+from sglspec.document.model import DEFAULT_BRANCHES, DEFAULT_DEPTH
 from sglspec.document.model import Limits as DeclaredLimits
 
 
@@ -20,8 +21,8 @@ class Bounds:
     iterations: per loop; seconds: wall time of the run."""
 
     tokens: int = 100_000
-    branches: int = 256
-    depth: int = 8
+    branches: int = DEFAULT_BRANCHES
+    depth: int = DEFAULT_DEPTH
     iterations: int = 10_000
     seconds: float = 600.0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sglspec.expressions import Origin
+from sglspec.expressions import Origin, least_trusted
 
 Value = Any
 """A JSON value. Values are never changed in place, so snapshots may share them."""
@@ -20,6 +20,27 @@ class Bound:
     value: Value
     origin: Origin = "author"
     meta: Any = None
+
+
+def list_of(items: Iterable[Bound], behind: Bound | None = None) -> Bound:
+    """Several values as a list, behind those that a list holds already. Its origin is that of the least trusted, its
+    `meta` has theirs in the same places."""
+    values: list[Value] = list(behind.value) if behind is not None else []
+    metas: list[Any] = list(behind.meta or [None] * len(values)) if behind is not None else []
+    origin: Origin = behind.origin if behind is not None else "author"
+    for one in items:
+        values.append(one.value)
+        metas.append(one.meta)
+        origin = least_trusted(origin, one.origin)
+    return Bound(values, origin, metas)
+
+
+def record_of(parts: Mapping[str, Bound]) -> Bound:
+    """Several values as an object; see `list_of`."""
+    origin: Origin = "author"
+    for one in parts.values():
+        origin = least_trusted(origin, one.origin)
+    return Bound({n: one.value for n, one in parts.items()}, origin, {n: one.meta for n, one in parts.items()})
 
 
 def characters(value: Value) -> int:
@@ -65,6 +86,8 @@ class Scope:
         self._names: dict[str, Bound | Pending] = dict(names or {})
         self.written: set[str] = set()
         """Names bound here since this scope was made or snapshot (a branch inherits the others)."""
+        self.anew: set[str] = set()
+        """Those of them that were bound to a value of their own, not by adding to a list: lists that were emptied."""
 
     def snapshot(self) -> Scope:
         return Scope(self._names)
