@@ -96,6 +96,9 @@ def test_the_whole_server(client: TestClient) -> None:
     schemas = document["components"]["schemas"]
     schemas["Posted"]["properties"]["spec"] = {"enum": [PROGRAM, WRONG, "a: [", 7]}
     schemas["Rows"]["properties"]["program"] = {"enum": ["tale", "none"]}
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        body["properties"]["model"] = {"enum": ["default", "tale", "none"]}
     statuses = attack(client, document, 4)
     assert len(statuses) >= len(document["paths"])
     for succeeds in ("GET /v1/runs/{run}/events", "GET /v1/batches/{batch}/output", "POST /v1/check", "GET /metrics"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from sglspec.backends.base import Token
 from sglspec.server.access.keys import Grant, Need
 from sglspec.server.compat.fields import Refused
+from sglspec.server.compat.schemas import Schema
 from sglspec.server.compat.work import Sample, Show
 from sglspec.server.endpoints import Endpoint, Handler, Method
 from sglspec.server.problems import Problem, to_json
@@ -228,8 +229,8 @@ Row = tuple[Method, str, Handler, Need, str]
 """Method, path, handler, scope and summary of an address."""
 
 
-def described(fail: Fail, *rows: Row) -> list[Endpoint]:
-    """Addresses that take and give JSON of a shape that is described elsewhere, errors too."""
+def described(fail: Fail, bodies: Mapping[str, Schema], *rows: Row) -> list[Endpoint]:
+    """Addresses that give JSON of a shape that is described elsewhere, errors too. bodies: what they take, by path."""
 
     def refuse(problem: Problem) -> Response:
         return error_response(as_refused(problem), fail)
@@ -237,10 +238,13 @@ def described(fail: Fail, *rows: Row) -> list[Endpoint]:
     kind = {"application/json": {"schema": {"type": "object"}}}
     responses = {"200": {"description": "The answer"}, "default": {"description": "What is wrong", "content": kind}}
     bare: dict[str, Any] = {"responses": responses}
-    posted = bare | {"requestBody": {"required": True, "content": kind}}
     found: list[Endpoint] = []
     for method, path, handler, scope, summary in rows:
-        operation = bare if method == "GET" or path == "/flush_cache" else posted
+        body = bodies.get(path)
+        operation = bare
+        if body is not None:
+            content = {"application/json": {"schema": body}}
+            operation = bare | {"requestBody": {"required": True, "content": content}}
         own = None if path == "/v1/models" else refuse  # that one is not only for these clients
         found.append(Endpoint(method, path, guarded(handler, fail), scope, summary, operation, own))
     return found

@@ -78,6 +78,7 @@ class Fields:
         return self._data.get(name)
 
     def has(self, name: str) -> bool:
+        self._known.add(name)
         return name in self._data
 
     def wrong(self, name: str, wanted: str) -> NoReturn:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from sglspec.backends.base import Backend
 from sglspec.server.access.gate import grant_of
 from sglspec.server.access.keys import Grant, Scope
+from sglspec.server.compat import schemas
 from sglspec.server.compat.answers import (
     DataStream,
     Places,
@@ -63,6 +64,7 @@ class OpenAIRoutes:
     def endpoints(self) -> list[Endpoint]:
         return described(
             fail,
+            {"/v1/chat/completions": schemas.CHAT, "/v1/completions": schemas.COMPLETION},
             ("POST", "/v1/chat/completions", self.chat, "models", "Reply to messages, as OpenAI's servers do"),
             ("POST", "/v1/completions", self.completion, "run:adhoc", "Go on with a text, as OpenAI's servers did"),
             ("GET", "/v1/models", self.models, "models", "The model, and the stored programs"),

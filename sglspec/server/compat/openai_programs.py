@@ -19,7 +19,7 @@ from sglspec.document.model import Decl, Spec
 from sglspec.server.access.gate import grant_of
 from sglspec.server.asked import principal
 from sglspec.server.compat.fields import Fields, Refused
-from sglspec.server.compat.openai_requests import read_messages
+from sglspec.server.compat.openai_requests import TIES, read_messages
 from sglspec.server.problems import Problem
 from sglspec.server.programs import Checked
 from sglspec.server.runs.live import LiveRun
@@ -31,7 +31,6 @@ _DECIDED = (
     "logit_bias", "max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids", "ignore_eos",
     "response_format", "regex", "guided_regex", "guided_json", "guided_choice", "logprobs", "top_logprobs",
 )  # fmt: skip
-_TIES = ("user", "safety_identifier", "metadata", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class ProgramAsked:
 
 def read_program(fields: Fields, spec: Spec) -> ProgramAsked:
     """A chat request whose model is a program. Raises Refused."""
-    fields.ignore(*_TIES)
+    fields.ignore(*TIES)
     for name in _DECIDED:
         if fields.get(name) is not None:
             raise Refused(f"`{name}` cannot be given here: the program decides it.", name, code="unsupported_parameter")

@@ -20,8 +20,8 @@ MAX_TOKENS = 1_000_000
 LEGACY_TOKENS = 16
 _UNLIMITED = 4096
 """Tokens of an answer whose request names no number, where the model's context is not known."""
-_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_TIES = ("user", "safety_identifier", "metadata", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options")
+ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+TIES = ("user", "safety_identifier", "metadata", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options")
 """Keys that are for the operator of a server and change no answer."""
 _REFUSED_CHAT = (
     "tools", "tool_choice", "functions", "function_call", "audio", "prediction", "reasoning_effort", "verbosity",
@@ -112,10 +112,10 @@ def read_messages(fields: Fields) -> tuple[tuple[Role, str], ...]:
             fields.wrong("messages", "a list of objects with `role` and `content`")
         message = Fields(cast("dict[str, Any]", item), f"messages[{place}]")
         role = message.text("role")
-        if role not in _ROLES:
+        if role not in ROLES:
             message.wrong("role", "one of system, developer, user, assistant")
         message.refuse(("name", "tool_calls", "tool_call_id", "function_call", "audio", "refusal", "reasoning_content"))
-        found.append((_ROLES[role], _content(message)))
+        found.append((ROLES[role], _content(message)))
         message.done()
     return tuple(found)
 
@@ -267,7 +267,7 @@ def _wanted(fields: Fields, logprobs: int | None) -> Wanted:
 
 
 def _pass_over(fields: Fields) -> None:
-    fields.ignore("seed", *_TIES)
+    fields.ignore("seed", *TIES)
     fields.refuse(("service_tier",), lambda value: value in ("auto", "default"))
 
 
@@ -286,4 +286,17 @@ def seen(orders: Sequence[Order]) -> int:
     return sum(order.count for order in orders)
 
 
-__all__ = ["Asked", "Wanted", "read_chat", "read_completion", "read_messages", "seen"]
+__all__ = [
+    "MAX_MESSAGES",
+    "MAX_STOPS",
+    "MAX_TOKENS",
+    "MAX_TOP",
+    "ROLES",
+    "TIES",
+    "Asked",
+    "Wanted",
+    "read_chat",
+    "read_completion",
+    "read_messages",
+    "seen",
+]

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from sglspec.backends.base import Backend, GenRequest, TokenBackend
 from sglspec.server.access.gate import grant_of
 from sglspec.server.access.keys import Grant
+from sglspec.server.compat import schemas
 from sglspec.server.compat.answers import (
     DataStream,
     Places,
@@ -48,6 +49,11 @@ class SGLangRoutes:
     def endpoints(self) -> list[Endpoint]:
         return described(
             fail,
+            {
+                "/generate": schemas.GENERATE,
+                "/abort_request": schemas.ABORT,
+                "/concate_and_append_request": {"type": "object"},
+            },
             ("POST", "/generate", self.generate, "run:adhoc", "Generate behind raw text, as SGLang's servers do"),
             ("PUT", "/generate", self.generate, "run:adhoc", "The same"),
             ("POST", "/abort_request", self.abort_request, "run:adhoc", "End requests by their `rid`"),

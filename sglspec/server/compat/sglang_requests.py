@@ -18,10 +18,10 @@ MAX_TOKENS = 1_000_000
 MAX_STOPS = 32
 DEFAULT_TOKENS = 128
 _GREEDY = 1e-6
-_MAX_IDS = 1_000_000
+MAX_IDS = 1_000_000
 _ANY = "$$ANY$$"
 """What SGLang takes for "any JSON object"."""
-_TIES = ("log_metrics", "label", "conversation_id", "priority")
+TIES = ("log_metrics", "label", "conversation_id", "priority")
 """Keys that are for the operator of a server, or for others than this one."""
 _REFUSED = (
     "input_embeds", "image_data", "video_data", "audio_data", "modalities", "lora_path", "lora_id", "session_params",
@@ -62,7 +62,7 @@ async def read_generate(
 ) -> Asked:
     """Raises Refused. control: whether texts may spell control tokens where the request does not say."""
     fields = Fields(data)
-    fields.ignore(*_TIES)
+    fields.ignore(*TIES)
     fields.refuse(_REFUSED)
     prompts, batch = _prompts(fields, backend, bounds, fields.flag("control_tokens", control))
     count = len(prompts)
@@ -137,7 +137,7 @@ def _prompts(fields: Fields, backend: Backend, bounds: Bounds, control: bool) ->
     size = size_of(backend)
     batch = isinstance(ids, list) and any(isinstance(item, list) for item in cast("list[Any]", ids))
     rows: list[Any] = fields.items("input_ids", ids, bounds.branches) if batch else [ids]
-    found = [fields.as_ids("input_ids", row, _MAX_IDS, size) for row in rows]
+    found = [fields.as_ids("input_ids", row, MAX_IDS, size) for row in rows]
     if not all(found):
         raise Refused("`input_ids` must not be empty.", "input_ids")
     return [Prompt(ids=row, param="input_ids") for row in found], batch
@@ -199,7 +199,7 @@ def _is_select(batch: bool, params: dict[str, Any], logprobs: bool, start: Any, 
 
 def _start(fields: Fields, value: Any, logprobs: bool, all: bool) -> int | None:
     """The first prompt token that log-probabilities are wanted of."""
-    start = -1 if value is None else fields.as_integer("logprob_start_len", value, -1, _MAX_IDS)
+    start = -1 if value is None else fields.as_integer("logprob_start_len", value, -1, MAX_IDS)
     if start == -1 and all:
         return 0
     return start if logprobs and start >= 0 else None
@@ -285,4 +285,4 @@ def _as_lark(source: str, param: str) -> str:
     return found.replace("%llguidance {}", "")
 
 
-__all__ = ["Asked", "Wanted", "check_bounds", "read_generate"]
+__all__ = ["MAX_IDS", "MAX_STOPS", "MAX_TOKENS", "MAX_TOP", "TIES", "Asked", "Wanted", "check_bounds", "read_generate"]
