@@ -59,8 +59,9 @@ checking: $(STAMP) ## time `sglspec check` of a thousand lines beyond its start
 served: setup model ## time 32 program runs over HTTP beside the same in one process
 	@$(BIN)/python -m benchmarks.served $(ARGS)
 
-conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA), clients of SGLang and OpenAI
+conformance: setup model ## constraints against corpora of JSON Schemas (SGLSPEC_CORPORA), hostile ones, clients of SGLang and OpenAI
 	@$(BIN)/python -m benchmarks.constraints --model $(MODEL) $(ARGS)
+	@$(BIN)/python -m tests.soak.hostile --model $(MODEL)
 	@SGLSPEC_COMPAT_MODEL=$(MODEL) $(BIN)/python -m pytest -q $(addprefix tests/server/compat/test_,sglang_client.py openai_client.py generate.py snippets.py)
 
 soak: $(STAMP) ## random programs with random cancels, watched for what they leave; longer with ARGS="--seconds 600"

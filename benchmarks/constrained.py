@@ -1,4 +1,4 @@
-"""Texts that a model writes under the schemas of a corpus, and under grammars made to hurt. See constraints.py."""
+"""Texts that a model writes under the schemas of a corpus. See constraints.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ prepare_process()
 
 from benchmarks.corpora import Case  # noqa: E402 (torch reads the environment)
 from sglspec.analysis.constraints import Constraint, ConstraintError, schema_constraint  # noqa: E402
-from sglspec.analysis.grammar import json_grammar  # noqa: E402
 from sglspec_engine.constrain import GrammarConstraint, Grammars  # noqa: E402
 from sglspec_engine.engine import Engine  # noqa: E402
 from sglspec_engine.types import EngineError, GenRequest, Sampling, TextSegment  # noqa: E402
@@ -172,107 +171,6 @@ def _timed(out: Texts) -> Iterator[None]:
         GrammarConstraint.allowed, Grammars._compile = allowed, compiled
 
 
-def hostile() -> dict[str, str]:
-    """Grammars as the engine gets them; most would be refused by `check` before."""
-
-    def nested(depth: int, wrap: Any) -> dict[str, Any]:
-        schema: dict[str, Any] = {"type": "string"}
-        for _ in range(depth):
-            schema = wrap(schema)
-        return schema
-
-    def level(schema: Any) -> dict[str, Any]:
-        return {"type": "object", "properties": {"a": schema}, "required": ["a"]}
-
-    words = "|".join(f"word{i}x{i * 7919 % 10007}" for i in range(1700))
-    return {
-        "repeated": "start: /(a{1000}){1000}/",
-        "repeated thrice": "start: /((a{100}){100}){100}/",
-        "states": "start: /[ab]*a[ab]{13}/",
-        "more states": "start: /[ab]*a[ab]{2000}/",
-        "nested stars": "start: /(a+)+$/",
-        "optional": "start: /(a?){500}a{500}/",
-        "gaps": "start: /(.*a.*b.*c.*d.*e){20}/",
-        "classes": r"start: /(\p{L}{1,100}\s?){1,100}/",
-        "words": f"start: /{words}/",
-        "ambiguous": 'start: a\na: a a | "x" |',
-        "deep": "start: " + "(" * 5000 + '"a"' + ")" * 5000,
-        "endless": 'start: "a" start',
-        "empty": "start: //",
-        "oneOf": json_grammar(nested(14, lambda s: {"oneOf": [s, level(s)]})),
-        "anyOf": json_grammar(nested(9, lambda s: {"anyOf": [s, {"type": "array", "items": s}]})),
-        "allOf": json_grammar(nested(12, lambda s: {"allOf": [s, s]})),
-        "depth": json_grammar(nested(40, level)),
-        "properties": json_grammar({"type": "object", "properties": {f"p{i}": {} for i in range(1900)}}),
-        "enum": json_grammar({"enum": [f"word {i}" for i in range(20_000)]}),
-        "long": json_grammar({"type": "string", "maxLength": 100_000}),
-        "long pattern": json_grammar({"type": "string", "maxLength": 100_000, "pattern": "[ab]*a[ab]{13}"}),
-        "many items": json_grammar({"items": {"pattern": "^([ab]*a[ab]{13})+$"}, "maxItems": 100_000}),
-        "to itself": json_grammar({"$ref": "#"}),
-        "remote": json_grammar({"$ref": "http://127.0.0.1:9/x"}),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Blow:
-    """One hostile grammar. seconds: until it was refused or had written 64 tokens. gap: the longest that a stream
-    beside it waited for its next text, in seconds. outcome: how it ended."""
-
-    name: str
-    seconds: float
-    gap: float
-    outcome: str
-
-
-async def endure(path: Path) -> list[Blow]:
-    """Each hostile grammar while a text without a constraint is streamed."""
-    engine = Engine.load(path)
-    found: list[Blow] = []
-    try:
-        await _stream(engine, asyncio.Event(), 8)
-        for name, grammar in {"nothing": "start: /[a-z ]+/", **hostile()}.items():
-            done = asyncio.Event()
-            beside = asyncio.create_task(_stream(engine, done, 2000))
-            await asyncio.sleep(0.3)
-            start = time.perf_counter()
-            outcome = await _attempt(engine, grammar)
-            seconds = time.perf_counter() - start
-            done.set()
-            found.append(Blow(name, seconds, await beside, outcome))
-    finally:
-        await engine.close()
-    return found
-
-
-async def _attempt(engine: Engine, grammar: str) -> str:
-    session = engine.open()
-    await session.extend([TextSegment("Write:")])
-    sampling = Sampling(temperature=1.0)
-    try:
-        async for delta in session.generate(GenRequest(grammar=grammar, max_tokens=64, sampling=sampling)):
-            if delta.finish is not None:
-                return delta.finish.reason
-    except EngineError as error:
-        return str(error).splitlines()[0][:90]
-    finally:
-        await session.close()
-    return "?"
-
-
-async def _stream(engine: Engine, done: asyncio.Event, most: int) -> float:
-    """Stream until `done`; returns the longest wait in seconds."""
-    session = engine.open()
-    await session.extend([TextSegment("Once upon a time")])
-    last, worst = time.perf_counter(), 0.0
-    async for _ in session.generate(GenRequest(max_tokens=most, ignore_eos=True)):
-        now = time.perf_counter()
-        last, worst = now, max(worst, now - last)
-        if done.is_set():
-            break
-    await session.close()
-    return worst
-
-
 def summary(on: Texts, off: Texts, cases: list[tuple[Case, Constraint]]) -> dict[str, Any]:
     """The figures of both runs."""
 
@@ -309,12 +207,6 @@ def measure(path: Path, cases: Iterator[Case], count: int, progress: Path | None
     on = asyncio.run(write(path, chosen, files[0]))
     off = asyncio.run(write(path, chosen, files[1], forced=False))
     return summary(on, off, chosen)
-
-
-def show_blows(blows: list[Blow]) -> None:
-    """One line each."""
-    for blow in blows:
-        print(f"  {blow.name:16} {blow.seconds:6.2f} s, stream waited {blow.gap:5.2f} s at most: {blow.outcome}")
 
 
 def show_summary(found: dict[str, Any]) -> None:

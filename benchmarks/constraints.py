@@ -10,7 +10,6 @@ accepted; valid ones that are refused are listed. With `--model` texts are gener
 from __future__ import annotations
 
 import argparse
-import asyncio
 import itertools
 import json
 import time
@@ -184,10 +183,6 @@ def _with_model(options: argparse.Namespace, folder: Path, figures: dict[str, An
     print(f"\nTexts by {options.model}, {len(constrained.SEEDS)} seeds each, temperature 0.7")
     texts = figures["texts"] = constrained.measure(path, maskbench(folder, 7), options.schemas, options.progress)
     constrained.show_summary(texts)
-    print("\nHostile grammars beside a stream")
-    blows = asyncio.run(constrained.endure(path))
-    constrained.show_blows(blows)
-    figures["hostile"] = [asdict(blow) for blow in blows]
     return len(texts["wrong"]) + texts["forced on and off differ"]
 
 

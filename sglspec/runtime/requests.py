@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import aclosing, suppress
@@ -356,23 +357,23 @@ async def prepare_constraints(frame: Frame) -> None:
 
 
 async def _constraint(frame: Frame, step: Gen) -> Constraint | None:
-    """The compiled constraint. One that holds `{{ }}` is rendered and compiled when its values are known: in a regex
-    and in a grammar inserted values match as they are written, a schema may be a value."""
+    """The compiled constraint. One that holds `{{ }}` is rendered and compiled when its values are known, beside the
+    event loop: in a regex and in a grammar inserted values match as they are written, a schema may be a value."""
     known = frame.program.constraints.get(step) or frame.unit.constraints.get(step)
     if known is not None:
         return known
     try:
         if step.regex is not None:
-            return regex_constraint(await _pattern(frame, step.regex))
+            return await asyncio.to_thread(regex_constraint, await _pattern(frame, step.regex))
         if step.grammar is not None:
-            return grammar_constraint(await _grammar(frame, step.grammar))
+            return await asyncio.to_thread(grammar_constraint, await _grammar(frame, step.grammar))
         if step.schema_ is not None:
             schema, _ = await frame.value_at(step.schema_.node)
             if not isinstance(schema, dict):
                 raise frame.data_error("S503", f"a schema is an object, found {ev.describe(schema)}", step.at("schema"))
-            return schema_constraint(
-                cast("dict[str, Any]", schema), pretty=bool(step.pretty), lenient=bool(step.lenient)
-            )
+            found = cast("dict[str, Any]", schema)
+            layout = {"pretty": bool(step.pretty), "lenient": bool(step.lenient)}
+            return await asyncio.to_thread(schema_constraint, found, **layout)
     except ConstraintError as problem:
         place = step.at(next(key for key in ("regex", "grammar", "schema") if step.node.key(key) is not None))
         raise frame.data_error(problem.code, problem.message, place, problem.help) from None
