@@ -9,6 +9,7 @@ from sglspec.analysis.lints import LONE_STEPS
 from sglspec.analysis.program import Routine, Target
 from sglspec.analysis.sites import children, every_step
 from sglspec.diagnostics import Diagnostic, Related, Report
+from sglspec.document.advice import written
 from sglspec.document.fields import Param
 from sglspec.document.load import Document
 from sglspec.document.model import (
@@ -280,7 +281,7 @@ class ChatChecker:
         node = step.node if isinstance(step, TextStep) else step.verb_node
         message = "text outside of a message: this program is a chat, because it has messages"
         shown = " ".join(step.text.source.split())[:40] if isinstance(step, TextStep) else ""
-        help = f"Put it into a message: `- user: {shown}`." if shown else "Put it into a message: `- user: …`."
+        help = f"Put it into a message: `- user: {written(shown) if shown else '…'}`."
         if isinstance(step, TextStep) and shown in LONE_STEPS:
             help = f"Write `- {shown}:` for the step."
         self.report.add(self.document.diagnostic("S209", message, node, help=help))

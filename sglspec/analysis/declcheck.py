@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping as MappingABC
 
 from sglspec.analysis.declarations import BOUNDS, check_input, type_of
@@ -25,7 +26,10 @@ ALLOWED = {
     "exclusiveMaximum": ("integer", "number"), "multipleOf": ("integer", "number"),
 }  # fmt: skip
 INPUTS_ONLY = ("default", "secret", "examples")
-PAIRS = (("minLength", "maxLength"), ("minItems", "maxItems"), ("minimum", "maximum"))
+PAIRS = (
+    ("minLength", "maxLength"), ("minItems", "maxItems"), ("minimum", "maximum"), ("minimum", "exclusiveMaximum"),
+    ("exclusiveMinimum", "maximum"), ("exclusiveMinimum", "exclusiveMaximum"),
+)  # fmt: skip
 
 
 class DeclChecker:
@@ -76,6 +80,8 @@ class DeclChecker:
             self.check(child, fields=fields, inner=True)
         if decl.default is not None and not fields and self.faults == before:
             self._default(decl, decl.default.node)
+        if decl.examples is not None and self.faults == before:
+            self._examples(decl, decl.examples.node)
 
     def _keys_fit(self, decl: Decl) -> None:
         kind = type_of(decl)
@@ -96,8 +102,14 @@ class DeclChecker:
                 self._fault("S203", f"`{name}` is a literal number", param.node)
         for low, high in PAIRS:
             least, most = _value(decl, low), _value(decl, high)
-            if least is not None and most is not None and least > most:
+            if least is None or most is None:
+                continue
+            if least > most:
                 self._fault("S212", f"`{low}` ({least:g}) is more than `{high}` ({most:g})", decl.at(high))
+            elif "exclusive" in low + high and least == most:
+                self._fault("S212", f"no number is within `{low}` and `{high}` ({most:g})", decl.at(high))
+            elif decl.type == "integer" and _first(low, least) > _last(high, most):
+                self._fault("S212", f"no whole number is within `{low}` and `{high}`", decl.at(high))
 
     def _field_only(self, decl: Decl) -> None:
         for name in INPUTS_ONLY:
@@ -155,14 +167,34 @@ class DeclChecker:
                 help = "For an input that may be left out, write `optional: true` instead of a default of null."
             self._fault("S408", f"the default does not fit the declaration: {problem}", node, help)
 
+    def _examples(self, decl: Decl, node: Node) -> None:
+        if not isinstance(node, Sequence):
+            shown = flow(node) if isinstance(node, Scalar) and node.value is not None else "a, b"
+            self._fault("S203", "`examples` is a list of values", node, f"Write `examples: [{shown}]`.")
+            return
+        for item in node.items:
+            problem = check_input(decl, fill(decl, to_python(item)))
+            if problem is not None:
+                self._fault("S408", f"the example does not fit the declaration: {problem}", item)
+
     def _fault(self, code: str, message: str, node: Node, help: str | None = None) -> None:
         self.faults += 1
         self.report.add(self.document.diagnostic(code, message, node, help=help))
 
 
+def _first(name: str, bound: float) -> int:
+    """The least whole number within a lower bound."""
+    return math.floor(bound) + 1 if name == "exclusiveMinimum" else math.ceil(bound)
+
+
+def _last(name: str, bound: float) -> int:
+    """The greatest whole number within an upper bound."""
+    return math.ceil(bound) - 1 if name == "exclusiveMaximum" else math.floor(bound)
+
+
 def _value(decl: Decl, name: str) -> float | None:
     param: Param | None = getattr(decl, name)
-    return param.value if param is not None else None
+    return param.value if param is not None and isinstance(param.value, int | float) else None
 
 
 def _shown(node: Node) -> str:

@@ -52,6 +52,7 @@ from sglspec.document.model import (
     Fork,
     Gen,
     If,
+    Image,
     Include,
     Match,
     Messages,
@@ -64,6 +65,7 @@ from sglspec.document.model import (
     Set,
     TextStep,
     Tool,
+    Video,
     While,
 )
 from sglspec.document.nodes import Node, Scalar
@@ -266,6 +268,10 @@ class Flow:
                 walk_include(self, step)
             case Call():
                 walk_call(self, step)
+            case Image():
+                self.value(step.image.node)
+            case Video():
+                self.value(step.video.node)
             case _:
                 pass
 

@@ -10,6 +10,7 @@ from sglspec.document.familiar import READY, ROLES, users_of
 from sglspec.document.fields import NAME, RESERVED
 from sglspec.document.model import TYPE_WORDS, VERBS
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
+from sglspec.document.yaml_place import quoted
 
 MAX_SHOWN = 60
 _PLAIN = re.compile(r"[A-Za-z0-9_.][\w .!?;/()+-]*\Z")
@@ -61,6 +62,11 @@ def _flow(node: Node) -> str:
             return "[" + ", ".join(_flow(item) for item in node.items[:20]) + "]"
         case Mapping():
             return "{" + ", ".join(f"{e.key.text}: {_flow(e.value)}" for e in node.entries[:20]) + "}"
+
+
+def written(text: str) -> str:
+    """A text as a value in YAML: in quotes where it may need them."""
+    return text if _PLAIN.match(text) else quoted(text)
 
 
 def wrong_value(key: str, parent: Node | None, node: Node, expected: str) -> str | None:

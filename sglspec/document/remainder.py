@@ -1,7 +1,8 @@
 """What is left of a document without the places that are wrong in structure, so that the rest can still be checked.
 
 An unknown key and a bad name are taken out. Any other fault takes out the step that it stands in (an empty text keeps
-its place, so that the pointers of the others stay right), or the entry at the top level.
+its place, so that the pointers of the others stay right), or an entry: one of `inputs`, `use`, `limits`, `defaults`, of
+a part of `defs`, or of the top level.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _BINDING = frozenset({"inputs", "gen", "select", "set", "capture", "for", "fork", "into", "export"})
 """Keys that say which names there are."""
+
+_DEPTH = {"inputs": 2, "use": 2, "limits": 2, "defaults": 2, "defs": 3}
+"""How many keys deep the parts of an entry at the top level are that stand for themselves."""
 
 Location = tuple[Any, ...]
 """Where pydantic found a fault: keys and indices, with the tags of unions."""
@@ -61,7 +65,7 @@ def remainder(root: Mapping, problems: Iterable[tuple[Location, str]]) -> Remain
 
 def _mark(root: Mapping, location: Location, kind: str, faults: _Faults) -> bool:
     node: Node = root
-    top: Entry | None = None
+    path: list[Entry] = []
     last: Entry | None = None
     step: Node | None = None
     key = location[-1:] == (KEY,)
@@ -72,7 +76,8 @@ def _mark(root: Mapping, location: Location, kind: str, faults: _Faults) -> bool
         following: Node | None = None
         if isinstance(node, Mapping) and isinstance(part, str):
             last = node.entry(part)
-            top = top or last
+            if last is not None:
+                path.append(last)
             following = last.value if last is not None else None
         elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
             following = node.items[part]
@@ -89,8 +94,9 @@ def _mark(root: Mapping, location: Location, kind: str, faults: _Faults) -> bool
         faults.entries.add(id(last.key))
     elif step is not None and step is not root:
         faults.steps.add(id(step))
-    elif top is not None and top.key.text != "steps":
-        faults.entries.add(id(top.key))
+    elif path and path[0].key.text != "steps":
+        depth = _DEPTH.get(path[0].key.text, 1)
+        faults.entries.add(id(path[:depth][-1].key))
     else:
         return False
     return True
