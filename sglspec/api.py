@@ -367,7 +367,8 @@ class Program:
 
     async def awarm(self, *, on: On) -> int:
         """Compute what every run begins with: the text before the first input that is not bound, or before the first
-        generation. Runs on the same model then reuse it. Gives the number of tokens that were computed."""
+        generation; and have constraints compiled, as far as they are known. Runs on the same model then reuse both.
+        Gives the number of tokens that were computed."""
         async with _open(on, self.checked) as backend:
             return await warm(self.checked, self.bound, backend)
 

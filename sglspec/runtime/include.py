@@ -11,6 +11,7 @@ from sglspec.runtime.arguments import arguments
 from sglspec.runtime.fork import RunSteps
 from sglspec.runtime.frame import Frame
 from sglspec.runtime.programs import in_time
+from sglspec.runtime.requests import prepare_constraints
 from sglspec.runtime.scope import Bound, Scope, record_of
 from sglspec.runtime.signals import ReturnProgram
 
@@ -35,6 +36,8 @@ async def run_include(frame: Frame, step: Include, run_steps: RunSteps) -> None:
     try:
         async with nullcontext() if own else in_time(unit):
             try:
+                if not own:
+                    await prepare_constraints(child)
                 await run_steps(child, target.routine.steps)
             except ReturnProgram as signal:
                 for name, bound in (signal.values or {}).items():

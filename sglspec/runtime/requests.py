@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, cast
@@ -18,7 +18,8 @@ from sglspec.analysis.constraints import (
 )
 from sglspec.analysis.grammar import ConstraintError
 from sglspec.analysis.inserted import GrammarText
-from sglspec.analysis.plan.steps import of_inputs
+from sglspec.analysis.plan.steps import inputs_of
+from sglspec.analysis.program import Program
 from sglspec.analysis.reasoning import read_reasoning
 from sglspec.analysis.regexes import check_stop_sizes, escape, stop_pattern
 from sglspec.analysis.sampling import (
@@ -343,17 +344,26 @@ class _Options:
 
 
 async def prepare_constraints(frame: Frame) -> None:
-    """When a program starts, tell the backend all constraints that are known by then: constants, those of programs that
-    it uses too, and what depends on inputs alone. One that is wrong is reported where it is reached."""
+    """When a program starts, that of the run or one that is included or called, tell the backend all constraints that
+    are known by then: constants, those of programs that it uses too, and what depends on inputs alone, in its lists of
+    steps too. One that is wrong is reported where it is reached."""
     program, inserted = frame.program, frame.unit.constraints
-    for step in every_step(program.spec.steps):
-        if isinstance(step, Gen) and step not in program.constraints and of_inputs(program, step):
-            with suppress(SpecError):
-                constraint = await _constraint(frame, step)
-                if constraint is not None:
-                    inserted[step] = constraint
+    for step in _of_inputs(program, {name for name in program.inputs if frame.scope.get(name) is not None}):
+        with suppress(SpecError):
+            constraint = await _constraint(frame, step)
+            if constraint is not None:
+                inserted[step] = constraint
     known = [constraint for one in program.all() for constraint in one.constraints.values()]
     frame.shared.backend.prepare([constraint.grammar for constraint in (*known, *inserted.values())])
+
+
+def _of_inputs(program: Program, known: Collection[str]) -> Iterator[Gen]:
+    for routine in (program.routine, *program.lists.values()):
+        for step in every_step(routine.steps):
+            if isinstance(step, Gen) and step not in program.constraints:
+                read = inputs_of(program, step, routine.params)
+                if read is not None and read.issubset(known):
+                    yield step
 
 
 async def _constraint(frame: Frame, step: Gen) -> Constraint | None:

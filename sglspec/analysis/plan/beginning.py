@@ -8,9 +8,10 @@ from typing import Any
 
 import sglspec.expressions as ev
 from sglspec.analysis.inputs import fill
+from sglspec.analysis.plan.known import Unknown, Values, bound_inputs
 from sglspec.analysis.program import Program
 from sglspec.backends.base import RoleClose, RoleOpen, Segment, TextSegment
-from sglspec.document.model import AnyStep, Assistant, Raw, System, TextStep, User
+from sglspec.document.model import AnyStep, Assistant, Include, Raw, System, TextStep, User
 from sglspec.expressions.names import reads_of_template
 
 
@@ -34,10 +35,28 @@ class Beginning:
                     yield from self.of(step.steps)
                     if not self._ended:
                         yield RoleClose()
+                case Include():
+                    yield from self._included(step)
                 case _:
                     self._ended = True
             if self._ended:
                 return
+
+    def _included(self, step: Include) -> Iterator[Segment]:
+        target = self._program.target(step.include)
+        assert target is not None and target.program is not None, "the program was checked"
+        own = target.program is self._program
+        values = Values(self._program, self._names)
+        given = {
+            name: values.value(self._program.values[value.node])
+            for name, value in {**target.bound, **(step.args or {})}.items()
+        }
+        names = bound_inputs(target.routine.params if own else target.program.inputs, given)
+        outer = self._program, self._names
+        self._names = {**(self._names if own else {}), **{k: v for k, v in names.items() if not isinstance(v, Unknown)}}
+        self._program = target.program
+        yield from self.of(target.routine.steps)
+        self._program, self._names = outer
 
     def _text(self, template: ev.Template) -> Iterator[Segment]:
         known = 0

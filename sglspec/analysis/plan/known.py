@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import sglspec.expressions as ev
+from sglspec.analysis.inputs import fill
 from sglspec.analysis.plan.ranges import UNKNOWN, Range
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, Program, Rendered
 from sglspec.document.fields import Items, Param
 from sglspec.document.model import Decl, Gen, Sampling
+from sglspec.document.nodes import to_python
 from sglspec.expressions import ast
 from sglspec.expressions.names import reads_of_template
 from sglspec.expressions.syntax import Expression, Template
@@ -144,4 +146,20 @@ def declared(decl: Decl) -> Unknown:
     return Unknown(Range(int(least or 0), None if most is None else int(most)))
 
 
-__all__ = ["NOTHING", "Unknown", "Values", "declared"]
+def bound_inputs(inputs: Mapping[str, Decl], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every input with its value, defaults included."""
+    names: dict[str, Any] = {}
+    for name, decl in inputs.items():
+        value = given.get(name)
+        if isinstance(value, Unknown):
+            names[name] = value
+        elif value is not None:
+            names[name] = fill(decl, value)
+        elif decl.default is not None:
+            names[name] = to_python(decl.default.node)
+        else:
+            names[name] = None if decl.optional else declared(decl)
+    return names
+
+
+__all__ = ["NOTHING", "Unknown", "Values", "bound_inputs", "declared"]

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sglspec.analysis.inputs import fill
-from sglspec.analysis.plan.known import NOTHING, Unknown, declared
+from sglspec.analysis.plan.known import NOTHING, bound_inputs
 from sglspec.analysis.plan.ranges import ONE, Range
 from sglspec.analysis.plan.state import Pending, State, joined, latest
 from sglspec.document.fields import Into, Target, Value
-from sglspec.document.model import Call, Decl, Include
-from sglspec.document.nodes import to_python
+from sglspec.document.model import Call, Include
 
 if TYPE_CHECKING:
     from sglspec.analysis.plan.walk import Walk
@@ -24,7 +22,7 @@ def walk_include(walk: Walk, step: Include) -> None:
     assert target is not None and target.program is not None, "the program was checked"
     own = target.program is walk.program
     given = _given(walk, step, target.bound)
-    names = _bound(target.routine.params if own else target.program.inputs, given)
+    names = bound_inputs(target.routine.params if own else target.program.inputs, given)
     if own:
         names = {**{name: walk.state.values.get(name, NOTHING) for name in walk.program.inputs}, **names}
     outer = walk.program, walk.site, walk.ends, walk.included
@@ -44,7 +42,7 @@ def walk_include(walk: Walk, step: Include) -> None:
 def walk_call(walk: Walk, step: Call) -> None:
     """A program in a context of its own, beside what goes on here."""
     used = walk.program.used[step.call]
-    names = _bound(used.program.inputs, _given(walk, step, used.bound))
+    names = bound_inputs(used.program.inputs, _given(walk, step, used.bound))
     names |= {name: [] for name in used.program.appending}
     outer = walk.program, walk.site, walk.ends, walk.state, walk.times, walk.breaks, walk.continues
     line = walk.included, walk.chat
@@ -87,22 +85,6 @@ def _given(walk: Walk, step: Include | Call, bound: Mapping[str, Value]) -> dict
         walk.reads(step, value.node)
         given[name] = walk.values.value(walk.program.values[value.node])
     return given
-
-
-def _bound(inputs: Mapping[str, Decl], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every input with its value, defaults included."""
-    names: dict[str, Any] = {}
-    for name, decl in inputs.items():
-        value = given.get(name)
-        if isinstance(value, Unknown):
-            names[name] = value
-        elif value is not None:
-            names[name] = fill(decl, value)
-        elif decl.default is not None:
-            names[name] = to_python(decl.default.node)
-        else:
-            names[name] = None if decl.optional else declared(decl)
-    return names
 
 
 __all__ = ["bind_into", "walk_call", "walk_include"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sglspec.analysis.program import Program, Rendered
 from sglspec.document.fields import Items, Param, Target
@@ -122,16 +122,14 @@ def short(text: str) -> str:
 CONSTRAINTS = ("regex", "fields", "schema", "grammar", "type")
 
 
-def constraint_of(program: Program, step: Gen) -> tuple[str, bool] | None:
-    """What constrains a text, and whether that is known when the run starts."""
-    kind = next((key for key in CONSTRAINTS if step.node.get(key) is not None), None)
-    if kind is None:
-        return None
-    return kind, step in program.constraints or of_inputs(program, step)
+def constraint_of(step: Gen) -> str | None:
+    """What constrains a text."""
+    return next((key for key in CONSTRAINTS if step.node.get(key) is not None), None)
 
 
-def of_inputs(program: Program, step: Gen) -> bool:
-    """Whether a constraint with `{{ }}` reads nothing but inputs."""
+def inputs_of(program: Program, step: Gen, params: Collection[str] = ()) -> set[str] | None:
+    """The inputs that a constraint with `{{ }}` reads, None where it reads anything else. params: names of the list
+    that the step is in."""
     template: Template | None = None
     text = step.regex or step.grammar
     if text is not None:
@@ -139,7 +137,10 @@ def of_inputs(program: Program, step: Gen) -> bool:
     elif step.schema_ is not None:
         compiled = program.values[step.schema_.node]
         template = compiled.template if isinstance(compiled, Rendered) else None
-    return template is not None and not template.functions and all(n.name in program.inputs for n in template.names)
+    if template is None or template.functions:
+        return None
+    names = {read.name for read in template.names}
+    return names if names <= {*program.inputs} - {*params} else None
 
 
-__all__ = ["constraint_of", "described", "of_inputs", "parts", "short"]
+__all__ = ["constraint_of", "described", "inputs_of", "parts", "short"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sglspec.analysis.plan.ranges import MAYBE, Length, Range
 from sglspec.analysis.plan.state import Found, Key
-from sglspec.analysis.plan.steps import constraint_of, described, parts
+from sglspec.analysis.plan.steps import constraint_of, described, inputs_of, parts
 from sglspec.analysis.program import Program
 from sglspec.document.model import AnyStep, Call, Check, Fork, Gen, Include, Role, Set, TextStep
 from sglspec.document.nodes import Node
@@ -116,9 +116,20 @@ class Builder:
             drafts=found.drafts if found.drafts is not None and found.drafts.most != 1 else None,
             waits=tuple(sorted(self.ids[key] for key in inner.waits)),
             awaited=tuple(sorted(self.ids.get(key, -1) for key in found.awaited)),
-            constraint=_constraint(at.program, step),
+            constraint=self._constraint(step, at),
             children=children,
         )
+
+    def _constraint(self, step: AnyStep, at: _At) -> str | None:
+        kind = constraint_of(step) if isinstance(step, Gen) else None
+        if kind is None or not isinstance(step, Gen):
+            return None
+        when = "it is reached"
+        if step in at.program.constraints:
+            when = "the run starts"
+        elif inputs_of(at.program, step, at.params) is not None:
+            when = "the run starts" if at.program is self._program else "its program starts"
+        return f"{kind}, compiled when {when}"
 
     def _children(self, step: AnyStep, at: _At, found: Found) -> tuple[PlanNode, ...]:
         inner = at.inside(step) if self._runs(step, at) else None
@@ -149,10 +160,11 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """Where steps stand: in which program, behind which calls and includes."""
+    """Where steps stand: in which program, behind which calls and includes. params: of the list that they are in."""
 
     program: Program
     site: Key
+    params: Collection[str] = ()
 
     def key(self, step: AnyStep) -> Key:
         return (*self.site, id(step))
@@ -164,19 +176,11 @@ class _At:
     def inside(self, step: AnyStep) -> tuple[_At, Sequence[AnyStep]] | None:
         """The steps that a call or an include runs."""
         if isinstance(step, Include) and (target := self.program.target(step.include)) is not None:
-            return _At(target.program or self.program, self.key(step)), target.routine.steps
+            return _At(target.program or self.program, self.key(step), target.routine.params), target.routine.steps
         if isinstance(step, Call) and step.call in self.program.used:
             called = self.program.used[step.call].program
             return _At(called, self.key(step)), called.spec.steps
         return None
-
-
-def _constraint(program: Program, step: AnyStep) -> str | None:
-    known = constraint_of(program, step) if isinstance(step, Gen) else None
-    if known is None:
-        return None
-    kind, ahead = known
-    return f"{kind}, compiled {'when the run starts' if ahead else 'when it is reached'}"
 
 
 def single_text(step: AnyStep) -> AnyStep | None:
