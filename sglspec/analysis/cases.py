@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Mapping as MappingABC
 
+from sglspec.analysis.comparisons import check_comparisons, check_truth
 from sglspec.analysis.declarations import check_input, nearest
 from sglspec.analysis.inputs import fill
+from sglspec.analysis.operations import check_operations
 from sglspec.analysis.program import Program
+from sglspec.analysis.types import ANY, Type, of_decl
 from sglspec.diagnostics import Report
 from sglspec.diagnostics.codes import CODES
 from sglspec.document.model import Case
@@ -18,11 +22,21 @@ _FAMILIES = frozenset(f"{code[:2]}xx" for code in CODES)
 
 
 class CaseChecker:
-    """Checks every entry of `tests`. `bound`: all names that steps bind, in whatever scope; `all_known`: nothing that
-    the program includes or calls has errors of its own, so that all keys of replies are known."""
+    """Checks every entry of `tests`. `bound`: all names that steps bind, in whatever scope; `types`: what is known of
+    outputs and variables where a run succeeds; `all_known`: nothing that the program includes or calls has errors of
+    its own, so that all keys of replies are known."""
 
-    def __init__(self, program: Program, report: Report, bound: Collection[str], *, all_known: bool = True) -> None:
+    def __init__(
+        self,
+        program: Program,
+        report: Report,
+        bound: Collection[str],
+        types: MappingABC[str, Type],
+        *,
+        all_known: bool = True,
+    ) -> None:
         self.all_known = all_known
+        self._types = types
         self.program = program
         self.document = program.document
         self.report = report
@@ -36,7 +50,7 @@ class CaseChecker:
         if case.expect is not None:
             node = case.expect.node
             for item in node.items if isinstance(node, Sequence) else (node,):
-                self._expectation(item)
+                self._expectation(item, failing=case.error is not None)
         self._calls(case)
         self._tags(case)
         if case.error is not None and (case.error[:1] != "S" or case.error not in CODES.keys() | _FAMILIES):
@@ -96,7 +110,7 @@ class CaseChecker:
             if not isinstance(word, Scalar) or not isinstance(word.value, str):
                 self._fault("S203", "`tags` is a list of words", word)
 
-    def _expectation(self, node: Node) -> None:
+    def _expectation(self, node: Node, *, failing: bool) -> None:
         if not isinstance(node, Scalar) or node.value is None:
             self._fault("S203", "`expect` is a list of expressions", node)
             return
@@ -114,6 +128,19 @@ class CaseChecker:
             help = f"Did you mean `{close}`?" if close else None
             message = f"the program has no output or variable `{use.name}`"
             self.report.add(self.document.diagnostic_in("S301", message, node, use.start, use.end, help=help))
+        if failing:
+            return  # a run that fails leaves what it had by then
+        root = compiled.root
+        for p in (
+            *check_truth(root, self._lookup),
+            *check_comparisons(root, self._lookup),
+            *check_operations(root, self._lookup),
+        ):
+            self.report.add(self.document.diagnostic_in(p.code, p.message, node, p.start, p.end, help=p.help))
+
+    def _lookup(self, name: str) -> Type:
+        declared = self.document.spec.inputs.get(name)
+        return self._types.get(name) or (of_decl(declared) if declared is not None else ANY)
 
     def _fault(self, code: str, message: str, node: Node, help: str | None = None) -> None:
         self.report.add(self.document.diagnostic(code, message, node, help=help))

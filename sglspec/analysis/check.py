@@ -11,7 +11,7 @@ from sglspec.analysis.declcheck import DeclChecker
 from sglspec.analysis.definitions import NOWHERE, Definitions, Place
 from sglspec.analysis.flow import Flow
 from sglspec.analysis.gens import GenChecker
-from sglspec.analysis.lists import given_back, in_order, nesting, too_deep
+from sglspec.analysis.lists import given_back, in_order, nesting, too_deep, variables_at_end
 from sglspec.analysis.names import Names
 from sglspec.analysis.newlines import last_newlines
 from sglspec.analysis.outputs import check_outputs
@@ -63,7 +63,7 @@ def check(
         check_bound(flow, alias, use, reuse.used.get(alias))
     flow.block(spec.steps)
     last_newlines(document, report, spec.steps)
-    outputs = check_outputs(document, report, flow, spec.steps)
+    outputs = check_outputs(document, report, flow)
     routine = walks.routine(flow, spec.steps, spec.inputs, {}, chat)
     names = flow.names
     _patterns(document, report, [names, *(one.names for one in walks.flows)])
@@ -72,7 +72,8 @@ def check(
         reuse.used, definitions.texts, definitions.schemas, outputs,
     )  # fmt: skip
     bound = [*names.bound_in, *names.hidden_in]
-    cases = CaseChecker(program, report, bound, all_known=not reuse.faulty)
+    types = variables_at_end(flow) | outputs
+    cases = CaseChecker(program, report, bound, types, all_known=not reuse.faulty)
     for case in spec.tests or ():
         cases.check(case)
     _unused(document, report, walks)
@@ -167,7 +168,7 @@ class _Walks:
         self.values |= flow.compiler.values
         too_deep(self.document, self.report, steps, self.reuse)
         bindable, deep = tuple(flow.names.bound_in), 1 + nesting(steps, self.reuse)
-        return Routine(steps, inputs, params, bindable, flow.names.appending, given_back(flow, steps), roles, deep)
+        return Routine(steps, inputs, params, bindable, flow.names.appending, given_back(flow), roles, deep)
 
 
 def _ids(document: Document, report: Report, steps: list[AnyStep]) -> None:

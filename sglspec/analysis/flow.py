@@ -22,7 +22,7 @@ from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_wh
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
 from sglspec.analysis.reuse import Reuse, walk_call, walk_include
 from sglspec.analysis.sampling import FLAGS, NUMBERS, SamplingChecker, holds_template
-from sglspec.analysis.scopes import Place, State
+from sglspec.analysis.scopes import Ending, Place, State
 from sglspec.analysis.sites import Site, own_sites, set_key
 from sglspec.analysis.texts import Compiler, expressions_of
 from sglspec.analysis.tooluse import walk_tool
@@ -95,6 +95,8 @@ class Flow:
     used: set[str] = field(default_factory=set[str])
     """Names read so far; a fork looks at what its branches read."""
     at_end: bool = False
+    endings: list[Ending] = field(default_factory=list[Ending])
+    """Every `return` so far."""
 
     def __post_init__(self) -> None:
         self.compiler = Compiler(self.document, self.report, self._use)
@@ -369,10 +371,11 @@ class Flow:
     def _leave(self, step: Break | Continue | Return | Fail) -> None:
         match step:
             case Return():
-                for value in (step.values or {}).values():
-                    self.value(value.node)
+                values = {name: self.value(value.node) for name, value in (step.values or {}).items()}
                 if self.place.sealed is not None:
                     self._misplaced(step, f"`return` cannot leave a `{self.place.sealed}`")
+                elif not self.state.muted:
+                    self.endings.append(Ending(self.state.part(), values if step.values is not None else None))
             case Fail():
                 self.compiler.text(step.fail)
             case _:

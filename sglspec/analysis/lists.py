@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from sglspec.analysis.flow import Flow
+from sglspec.analysis.names import Names
 from sglspec.analysis.reuse import MAX_NESTING, Reuse
+from sglspec.analysis.scopes import Ending
 from sglspec.analysis.sites import every_step
-from sglspec.analysis.types import ANY, Type
+from sglspec.analysis.types import ANY, Type, join_types, of_all
 from sglspec.diagnostics import Report
 from sglspec.document.load import Document
-from sglspec.document.model import AnyStep, Include, Return, StepsDef
+from sglspec.document.model import AnyStep, Include, StepsDef
 
 
 def in_order(document: Document, report: Report, written: Mapping[str, StepsDef], reuse: Reuse) -> list[str]:
@@ -78,17 +79,34 @@ def too_deep(document: Document, report: Report, steps: list[AnyStep], reuse: Re
             report.add(document.diagnostic("S322", message, step.at("include")))
 
 
-def given_back(flow: Flow, steps: list[AnyStep]) -> dict[str, Type]:
-    """Every name that walked steps bind or `return`, with what is known of its type at their end."""
-    names, state = flow.names, flow.state
-    returns = [step for step in every_step(steps) if isinstance(step, Return)]
-    returned = {name for step in returns for name in step.values or ()}
-    gives: dict[str, Type] = {}
-    for name in names.bound_in:
-        type = names.type_of(name, state) if state.alive else ANY
-        sure = not returns and (name in state.bound or name in names.appending)
-        gives[name] = ANY if name in returned else type if sure else replace(type, nullable=True)
-    return gives | {name: ANY for name in returned if name not in gives}
+def given_back(flow: Flow) -> dict[str, Type]:
+    """Every name that walked steps bind or `return`, with what is known of its type wherever they end."""
+    endings = _endings(flow)
+    returned = {name: None for ending in endings for name in ending.values or ()}
+    return {name: of_all(_at(flow.names, name, one) for one in endings) for name in {**flow.names.bound_in, **returned}}
 
 
-__all__ = ["given_back", "in_order", "nesting", "too_deep"]
+def variables_at_end(flow: Flow) -> dict[str, Type]:
+    """Every variable with what is known of its type wherever walked steps end, whatever `return` gives."""
+    endings = [Ending(one.state, None) for one in _endings(flow)]
+    return {name: of_all(_at(flow.names, name, one) for one in endings) for name in flow.names.bound_in}
+
+
+def _endings(flow: Flow) -> list[Ending]:
+    return [*flow.endings, *([Ending(flow.state, None)] if flow.state.alive else [])]
+
+
+def _at(names: Names, name: str, ending: Ending) -> Type:
+    """The type of a name where steps end. Null is what was bound on no path, and what a `return` leaves out."""
+    if ending.values is not None and name in ending.values:
+        return ending.values[name]
+    state = ending.state
+    type = Type("null")
+    if name in state.bound or name in names.appending:
+        type = names.type_of(name, state)
+    elif name in state.seen:
+        type = ANY
+    return type if ending.values is None else join_types(type, Type("null"))
+
+
+__all__ = ["given_back", "in_order", "nesting", "too_deep", "variables_at_end"]

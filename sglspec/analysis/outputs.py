@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.flow import Flow
 from sglspec.analysis.lists import given_back
 from sglspec.analysis.names import Names
 from sglspec.analysis.sites import every_step
-from sglspec.analysis.types import ANY, Type
+from sglspec.analysis.types import ANY, Type, of_all
 from sglspec.diagnostics import MAX_REPORTED, Report
 from sglspec.document.fields import Target
 from sglspec.document.load import Document
-from sglspec.document.model import AnyStep, Outputs, Return
+from sglspec.document.model import Outputs, Return
 from sglspec.document.nodes import Mapping, Node
 
 
-def check_outputs(document: Document, report: Report, flow: Flow, steps: list[AnyStep]) -> dict[str, Type]:
+def check_outputs(document: Document, report: Report, flow: Flow) -> dict[str, Type]:
     """Outputs name what some step binds; their values are templates over everything at the end. Returns what is known
     of their types."""
     outputs = document.spec.outputs
     names = flow.names
     returned = _returned(document, report, outputs, names)
-    gives = given_back(flow, steps)
+    gives = given_back(flow)
     if outputs is None:
         return gives
     _twice(document, report, outputs)
@@ -41,9 +39,11 @@ def check_outputs(document: Document, report: Report, flow: Flow, steps: list[An
     flow.at_end = True
     flow.state.muted = False
     types = {target.name: flow.value(value.node) for target, value in outputs.values}
-    if any(isinstance(step, Return) for step in every_step(steps)):
-        return {name: ANY if name in returned else replace(type, nullable=True) for name, type in types.items()}
-    return types
+    returns = [ending.values for ending in flow.endings]
+    if None in returns:
+        return dict.fromkeys(types, ANY)  # evaluated where the `return` stands
+    given = [values for values in (types if flow.state.alive else None, *returns) if values is not None]
+    return {name: of_all(values.get(name, Type("null")) for values in given) for name in types}
 
 
 def _twice(document: Document, report: Report, outputs: Outputs) -> None:

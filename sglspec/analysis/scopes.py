@@ -92,6 +92,14 @@ class Jumps:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """A `return`: the path to it, and the types of what it gives; None where it gives the variables as they are."""
+
+    state: State
+    values: Mapping[str, Type] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a step stands. `around` is the nearest of loop, fork, scratch and capture; `sealed` the nearest that is
     no loop, which `return` may not leave; `locals` are the variables of the loops and forks around; `depth` counts the
