@@ -132,7 +132,7 @@ class GrammarConstraint:
             self._slow += spent
         self._raise()
         if self._slow > PATIENCE:
-            raise EngineError("constraint", "following the grammar takes too long: it reads the text in too many ways")
+            raise EngineError("constraint", "following the constraint takes too long: it reads a text in many ways")
 
     def _raise(self) -> None:
         if self._matcher.is_error():
@@ -221,7 +221,7 @@ class Grammars:
     def _compiled(self, grammar: str) -> GrammarConstraint:
         matcher = LLMatcher(self.tokenizer(), grammar, log_level=0, limits=_limits())
         if matcher.is_error():
-            raise EngineError("constraint", f"the grammar does not compile: {_first_line(matcher.get_error())}")
+            raise EngineError("constraint", f"the constraint does not compile: {_first_line(matcher.get_error())}")
         constraint = GrammarConstraint(matcher, self._vocabulary.size, self._exact)
         constraint.allowed()  # the first mask builds lexer tables; better here than in the step loop
         return constraint.copy()  # without the time that took

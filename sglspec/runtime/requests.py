@@ -160,7 +160,9 @@ def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | N
             raise frame.error("S711", message, step.verb_node, help=help) from None
         if finish.reason == "length":
             raise _cut_off(frame, step, finish, str(problem)) from None
-        raise frame.error("S709", f"the generated text breaks its constraint: {problem}", step.verb_node) from None
+        message = f"the generated text breaks its constraint: {problem}"
+        help = "`retry: {max: 3}` with a `temperature` above 0 tries again."
+        raise frame.error("S709", message, step.verb_node, help=help if step.retry is None else None) from None
     if finish.reason == "length" and constraint.json:
         raise _cut_off(frame, step, finish, "it could go on with more digits")
     return value

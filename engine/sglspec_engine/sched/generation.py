@@ -317,7 +317,7 @@ class Generation(Work):
         if not allowed.any():
             if complete:
                 return ("constraint", None)
-            raise EngineError("constraint", "the grammar allows no token here, and the text is not complete")
+            raise EngineError("constraint", "the constraint allows no token here, and the text is not complete")
         if complete and not bool(np.delete(allowed, [i for i in self._model.ends if i < len(allowed)]).any()):
             return ("constraint", None)
         if not complete or self._answered < self._request.min_tokens:

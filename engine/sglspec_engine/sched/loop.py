@@ -185,7 +185,7 @@ class Loop:
         for waiting in [w for w in self._waiting if w.deadline <= now]:
             self._waiting.remove(waiting)
             self._metrics.failed += 1
-            waiting.work.fail(EngineError("constraint", "the grammar took too long to compile"))
+            waiting.work.fail(EngineError("constraint", "the constraint took too long to compile"))
 
     def _take_compiled(self) -> None:
         """Take in those whose grammar is there."""
