@@ -1,8 +1,8 @@
 """What is left of a document without the places that are wrong in structure, so that the rest can still be checked.
 
 An unknown key and a bad name are taken out. Any other fault takes out the step that it stands in (an empty text keeps
-its place, so that the pointers of the others stay right), or an entry: one of `inputs`, `use`, `limits`, `defaults`, of
-a part of `defs`, or of the top level.
+its place, so that the pointers of the others stay right), or an entry: one of `inputs`, `use`, `limits`, `defaults`, a
+test, of a part of `defs`, or of the top level.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BINDING = frozenset({"inputs", "gen", "select", "set", "capture", "for", "fork", "into", "export"})
 """Keys that say which names there are."""
 
-_DEPTH = {"inputs": 2, "use": 2, "limits": 2, "defaults": 2, "defs": 3}
+_DEPTH = {"inputs": 2, "use": 2, "limits": 2, "defaults": 2, "tests": 2, "defs": 3}
 """How many keys deep the parts of an entry at the top level are that stand for themselves."""
 
 Location = tuple[Any, ...]
