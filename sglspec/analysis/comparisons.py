@@ -25,8 +25,32 @@ class TypeProblem:
 
 
 def check_truth(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
-    """A whole condition, where a chosen text as such is a problem; `check_comparisons` says the rest."""
-    return _truth(expr, lookup)
+    """A condition: a chosen text as such is a problem. `check_comparisons` says the rest, `not x` included."""
+    if isinstance(expr, ast.Logical):
+        return [problem for operand in expr.operands for problem in check_truth(operand, lookup)]
+    type = infer(expr, lookup)
+    if type.kind != "string" or type.choices is None or type.nullable or "" in type.choices:
+        return []
+    shown = _written(expr)
+    choices = ", ".join(_shown(choice) for choice in type.choices[:6])
+    message = (
+        f"{f'`{shown}`' if shown else 'this'} is one of {choices}: as a condition every one of them counts as true"
+    )
+    help = f"Compare it: `{shown or '…'} == {_shown(type.choices[0])}`."
+    return [TypeProblem("S404", message, expr.start, expr.end, help)]
+
+
+def _written(expr: ast.Expr) -> str:
+    """A name or a part of one as its author wrote it; "" for anything else."""
+    match expr:
+        case ast.Name(name=name):
+            return name
+        case ast.Attribute(value=value, name=name) if _written(value):
+            return f"{_written(value)}.{name}"
+        case ast.Index(value=value, index=ast.Literal(value=index)) if _written(value):
+            return f"{_written(value)}[{_shown(index)}]"
+        case _:
+            return ""
 
 
 def check_comparisons(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
@@ -39,9 +63,9 @@ def check_comparisons(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
             if problem is not None:
                 out.append(problem)
         elif isinstance(node, ast.Unary) and node.op == "not":
-            out += _truth(node.operand, lookup)
+            out += check_truth(node.operand, lookup)
         elif isinstance(node, ast.Conditional):
-            out += _truth(node.test, lookup)
+            out += check_truth(node.test, lookup)
     return out
 
 
@@ -51,21 +75,6 @@ def walk(expr: ast.Expr) -> list[ast.Expr]:
     for node in out:  # grows while it is walked
         out.extend(children(node))
     return out
-
-
-def _truth(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
-    if isinstance(expr, ast.Logical):
-        return [problem for operand in expr.operands for problem in _truth(operand, lookup)]
-    if not isinstance(expr, (ast.Name, ast.Attribute)):
-        return []
-    type = infer(expr, lookup)
-    if type.kind != "string" or type.choices is None or type.nullable or "" in type.choices:
-        return []
-    shown = expr.name if isinstance(expr, ast.Name) else f"….{expr.name}"
-    choices = ", ".join(_shown(choice) for choice in type.choices[:6])
-    message = f"`{shown}` is one of {choices}: as a condition every one of them counts as true"
-    first = type.choices[0]
-    return [TypeProblem("S404", message, expr.start, expr.end, f"Compare it: `{shown} == {_shown(first)}`.")]
 
 
 def _comparison(left: ast.Expr, op: str, right: ast.Expr, lookup: Lookup) -> TypeProblem | None:

@@ -108,8 +108,10 @@ class Flow:
             self.used.add(use.name)
             self.names.check_use(use, node, self.state, self.place, at_end=self.at_end)
         if isinstance(compiled, Template):
-            for expr, lookup in expressions_of(compiled.body, self.lookup):
+            for expr, lookup, condition in expressions_of(compiled.body, self.lookup):
                 self._meant(expr, node, lookup)
+                if condition:
+                    self.types(check_truth(expr, lookup), node)
         else:
             self._meant(compiled.root, node, self.lookup)
 

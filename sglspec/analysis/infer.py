@@ -188,15 +188,31 @@ def _result(name: str, args: _Arguments, named: _Named, lookup: Lookup) -> Type:
     if own == "sum" and ("attribute" in keys or len(args) > 1 or keys):
         return ANY
     if own == "map":
-        return array(_mapped(args, keys, _items(first)))
+        path = attribute_of(named) if keys == {"attribute"} else None
+        return array(_mapped(args, keys, str(path.value) if path is not None else None, _items(first)))
     if own == "sort" and first.kind != "array":
         return array()
     of_first = _OF_FIRST.get(own)
     return of_first(first) if of_first is not None else _KINDS.get(function.returns, ANY)
 
 
-def _mapped(args: _Arguments, keys: set[str], item: Type) -> Type:
-    """What the function that `map` names makes of an item."""
+def part_at(whole: Type, path: str) -> Type:
+    """The type of the part that a path names, as in `map(attribute='a.0.b')`."""
+    for name in path.split("."):
+        whole = (whole.items or ANY) if whole.kind == "array" else _field(whole, name)
+    return whole
+
+
+def attribute_of(named: _Named) -> ast.Literal | None:
+    """The path that `attribute='…'` writes out."""
+    value = next((value for key, value in named if key == "attribute"), None)
+    return value if isinstance(value, ast.Literal) and isinstance(value.value, str) else None
+
+
+def _mapped(args: _Arguments, keys: set[str], attribute: str | None, item: Type) -> Type:
+    """What the function that `map` names makes of an item, or the part that `attribute` names."""
+    if len(args) == 1 and attribute is not None:
+        return part_at(item, attribute)
     if keys or len(args) != 2 or not isinstance(args[1], ast.Literal) or not isinstance(args[1].value, str):
         return ANY
     place = args[1]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sglspec.analysis.comparisons import TypeProblem
 from sglspec.analysis.declarations import nearest
-from sglspec.analysis.infer import NUMERIC, TAKES, infer
+from sglspec.analysis.infer import NUMERIC, TAKES, attribute_of, infer
 from sglspec.analysis.types import Lookup, Type
 from sglspec.expressions import LIBRARY, ast
 from sglspec.expressions.names import children
@@ -53,10 +53,15 @@ def _of(expr: ast.Expr, lookup: Lookup, guarded: bool) -> TypeProblem | None:
         case ast.Compare(first=first, rest=((op, right),)):
             return _compared(expr, op, infer(first, lookup), infer(right, lookup))
         case ast.Filter(function=name, value=first) | ast.Call(function=name, args=(first, *_)):
-            return _taken(expr, name, infer(first, lookup))
+            type = infer(first, lookup)
+            return _taken(expr, name, type) or _by_attribute(expr, type)
         case ast.Attribute(value=value):
             return _attribute(expr, infer(value, lookup), guarded)
         case ast.Index(value=value, index=index):
+            if isinstance(index, ast.Literal) and isinstance(index.value, str) and not guarded:
+                problem = _missing(index.value, infer(value, lookup), index.start, index.end)
+                if problem is not None:
+                    return problem
             return _index(expr, infer(value, lookup), infer(index, lookup))
         case ast.Slice(value=value):
             kind = infer(value, lookup).kind
@@ -128,15 +133,33 @@ def _taken_help(name: str, first: Type, takes: frozenset[str]) -> str | None:
     return "`split` and `lines` make lists of texts." if first.kind == "string" and "array" in takes else None
 
 
+def _missing(name: str, owner: Type, start: int, end: int) -> TypeProblem | None:
+    """A field that an object does not have, where all are known."""
+    if owner.kind != "object" or owner.fields is None or not owner.closed or name in owner.fields:
+        return None
+    close = nearest(name, list(owner.fields))
+    known = ", ".join(list(owner.fields)[:12])
+    help = f"Did you mean `{close}`?" if close else f"It has: {known}." if known else None
+    return TypeProblem("S409", f"there is no field `{name}` here", start, end, help)
+
+
+def _by_attribute(expr: ast.Filter | ast.Call, listed: Type) -> TypeProblem | None:
+    """`attribute='…'` names a field that the items do not have."""
+    path = attribute_of(expr.kwargs)
+    if path is None or listed.kind != "array" or listed.items is None:
+        return None
+    whole = listed.items
+    for name in str(path.value).split(","):
+        problem = _missing(name.split(".")[0].strip(), whole, path.start, path.end)
+        if problem is not None:
+            return problem
+    return None
+
+
 def _attribute(expr: ast.Attribute, owner: Type, guarded: bool) -> TypeProblem | None:
     start, end = expr.name_start, expr.name_start + len(expr.name)
     if owner.kind == "object":
-        if owner.fields is None or not owner.closed or expr.name in owner.fields or guarded:
-            return None
-        close = nearest(expr.name, list(owner.fields))
-        known = ", ".join(list(owner.fields)[:12])
-        help = f"Did you mean `{close}`?" if close else f"It has: {known}." if known else None
-        return TypeProblem("S409", f"there is no field `{expr.name}` here", start, end, help)
+        return _missing(expr.name, owner, start, end) if not guarded else None
     if owner.kind in ("any", "null"):
         return None
     help = f"Write `x | {expr.name}`." if expr.name in LIBRARY else None

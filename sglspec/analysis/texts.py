@@ -184,22 +184,23 @@ class Compiler:
         self.report.add(self.document.diagnostic("S256", message, node, help=help))
 
 
-def expressions_of(body: SequenceABC[ast.Stmt], lookup: Lookup) -> Iterator[tuple[ast.Expr, Lookup]]:
-    """Every top-level expression of a template, with the types of the names where it stands."""
+def expressions_of(body: SequenceABC[ast.Stmt], lookup: Lookup) -> Iterator[tuple[ast.Expr, Lookup, bool]]:
+    """Every top-level expression of a template, with the types of the names where it stands, and whether it is a
+    condition."""
     for statement in body:
         match statement:
             case ast.Output(value=value):
-                yield value, lookup
+                yield value, lookup, False
             case ast.If(branches=branches):
                 for branch in branches:
                     if branch.test is not None:
-                        yield branch.test, lookup
+                        yield branch.test, lookup, True
                     yield from expressions_of(branch.body, lookup)
             case ast.For(items=items, filter=test):
-                yield items, lookup
+                yield items, lookup, False
                 inner = _within(statement, lookup)
                 if test is not None:
-                    yield test, inner
+                    yield test, inner, True
                 yield from expressions_of(statement.body, inner)
                 yield from expressions_of(statement.otherwise, lookup)
             case ast.Text():
