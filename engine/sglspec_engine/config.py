@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -27,6 +28,8 @@ _MOST = {
     "threads": MAX_THREADS,
 }
 """Sizes beyond which a setting is a slip, or what it reserves is not there."""
+_TURN = 0.001
+"""Seconds that a thread keeps the interpreter while others wait. Shorter turns cost more than they bring."""
 _KERNELS = ("varlen", "flashinfer")
 _UNTRIED = " (never executed on hardware)"
 """What is true of everything that needs another device than a CPU, until somebody runs benchmarks/gpu_check.py."""
@@ -173,13 +176,16 @@ class Resolved:
 
 
 def prepare_process() -> None:
-    """Set the environment that torch's thread pools read when they are first imported.
+    """Set the environment that torch's thread pools read when they are first imported, and how threads take turns.
 
     Spinning OpenMP workers make a small linear layer tens of times slower as soon as anything else runs on the
-    machine, and the tokenizers library warns after forks. Settings that are there already win.
+    machine, and the tokenizers library warns after forks. Settings that are there already win. A step gives the
+    interpreter away with every operator and waits up to `_TURN` to get it back from a thread that does much in Python;
+    with Python's own 5 ms such a thread, a check for example, holds up all texts.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    sys.setswitchinterval(min(_TURN, sys.getswitchinterval()))
 
 
 def physical_cores() -> int:

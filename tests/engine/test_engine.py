@@ -302,7 +302,9 @@ def test_importing_the_package_imports_no_torch() -> None:
         "import sys, os, sglspec_engine, sglspec_engine.types, sglspec_engine.config;"
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules;"
         "assert 'OMP_WAIT_POLICY' not in os.environ;"
-        "sglspec_engine.Engine; assert os.environ['OMP_WAIT_POLICY'] == 'passive'"
+        "assert sys.getswitchinterval() > 0.001;"
+        "sglspec_engine.Engine; assert os.environ['OMP_WAIT_POLICY'] == 'passive';"
+        "assert sys.getswitchinterval() <= 0.001"
     )
     import os
 

@@ -4,9 +4,10 @@ Usage: python -m tests.soak.hostile [--model NAME] [--streams 8] [--limit 2]
 
 Each regular expression and schema is checked in a document of its own, beside the event loop as a server does, and run
 where it is taken; then it comes as an input of a program that takes its constraint from there. Grammars go to the
-engine as they are, most of which a check would refuse. Prints for each how long that took, how it ended, and the longest
-time that any stream was without new text meanwhile; the first line is a constraint that is not hostile. Exits 1 for one
-that took longer than --limit seconds. A tiny model unless --model names another.
+engine as they are, most of which a check would refuse. Prints for each the time until it was refused or the first text
+came, the time of all, the longest time that any stream was without new text meanwhile, and how it ended; the first line
+is a constraint that is not hostile. Exits 1 where the first of these times is above --limit seconds. A tiny model
+unless --model names another.
 """
 
 from __future__ import annotations
@@ -137,16 +138,23 @@ class Streams:
         program = _checked(STORY)
         seed = index
         while True:
-            async for event in start(program, {}, backend, RunOptions(seed=seed)).events():
-                if event.type == "delta":
-                    now = time.perf_counter()
-                    self.worst = max(self.worst, now - self._last[index])
-                    self._last[index] = now
-                    self.pieces[index] += 1
-                    for reached, awaited in self._awaited:
-                        if reached(self.pieces):
-                            awaited.set()
+            run = start(program, {}, backend, RunOptions(seed=seed))
+            try:
+                async for event in run.events():
+                    if event.type == "delta":
+                        self._count(index)
+            finally:
+                run.cancel()
             seed += len(self.pieces)
+
+    def _count(self, index: int) -> None:
+        now = time.perf_counter()
+        self.worst = max(self.worst, now - self._last[index])
+        self._last[index] = now
+        self.pieces[index] += 1
+        for reached, awaited in self._awaited:
+            if reached(self.pieces):
+                awaited.set()
 
 
 @asynccontextmanager
@@ -176,8 +184,17 @@ def _checked(document: dict[str, Any]) -> Program:
     return program
 
 
-async def write(backend: LocalBackend, constraint: dict[str, Any], **inputs: Any) -> str:
-    """Check a program that writes under a constraint, and run it. Returns how that ended: a code, or the status."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a constraint ended: a code or a status, and the seconds until it was refused or the first text came."""
+
+    outcome: str
+    seconds: float
+
+
+async def write(backend: LocalBackend, constraint: dict[str, Any], **inputs: Any) -> Ended:
+    """Check a program that writes under a constraint, and run it."""
+    began = time.perf_counter()
     gen = {"gen": "x", **constraint, "max_tokens": TOKENS, "temperature": 1.0}
     document: dict[str, Any] = {"sglspec": "v1", "steps": ["Write: ", gen]}
     if inputs:
@@ -185,30 +202,38 @@ async def write(backend: LocalBackend, constraint: dict[str, Any], **inputs: Any
     try:
         program = await asyncio.to_thread(_checked, document)
     except SpecError as error:
-        return f"{error.diagnostics[0].code} in its check"
-    result = await start(program, inputs, backend, RunOptions(seed=1)).wait()
-    return result.status if result.error is None else f"{result.error.code} in its run"
+        return Ended(f"{error.diagnostics[0].code} in its check", time.perf_counter() - began)
+    run = start(program, inputs, backend, RunOptions(seed=1))
+    seconds = None
+    async for event in run.events():
+        if seconds is None and event.type == "delta":
+            seconds = time.perf_counter() - began
+    result = await run.wait()
+    outcome = result.status if result.error is None else f"{result.error.code} in its run"
+    return Ended(outcome, seconds or time.perf_counter() - began)
 
 
-async def write_by_grammar(backend: LocalBackend, grammar: str) -> str:
+async def write_by_grammar(backend: LocalBackend, grammar: str) -> Ended:
     """Write under a grammar that nobody has checked."""
+    began, seconds = time.perf_counter(), None
     session = backend.engine.open()
     try:
         await session.extend([TextSegment("Write: ")])
         request = GenRequest(grammar=grammar, max_tokens=TOKENS, sampling=Sampling(temperature=1.0))
         async for delta in session.generate(request):
+            seconds = seconds or time.perf_counter() - began
             if delta.finish is not None:
-                return delta.finish.reason
+                return Ended(delta.finish.reason, seconds)
     except EngineError as error:
-        return f"refused: {str(error).splitlines()[0][:60]}"
+        return Ended(f"refused: {str(error).splitlines()[0][:60]}", seconds or time.perf_counter() - began)
     finally:
         await session.close()
     raise AssertionError("a generation without an end")
 
 
-def attempts(backend: LocalBackend) -> dict[str, Callable[[], Awaitable[str]]]:
+def attempts(backend: LocalBackend) -> dict[str, Callable[[], Awaitable[Ended]]]:
     """What is tried, by name; the first is a constraint as any other."""
-    found: dict[str, Callable[[], Awaitable[str]]] = {
+    found: dict[str, Callable[[], Awaitable[Ended]]] = {
         "nothing hostile": lambda: write(backend, {"regex": "[a-z ]{200}"}),
     }
     for name, regex in REGEXES.items():
@@ -222,7 +247,7 @@ def attempts(backend: LocalBackend) -> dict[str, Callable[[], Awaitable[str]]]:
 
 
 async def endure(model: Path, streams: int) -> float:
-    """Try everything and print what happened. The longest time that anything took, in seconds."""
+    """Try everything and print what happened. The longest time until a refusal or a first text, in seconds."""
     backend = await open_local(model)
     slowest = 0.0
     try:
@@ -230,12 +255,11 @@ async def endure(model: Path, streams: int) -> float:
             for name, attempt in attempts(backend).items():
                 beside.reset()
                 began = time.perf_counter()
-                outcome = await attempt()
-                took = time.perf_counter() - began
-                print(
-                    f"{name:40} {took:6.2f} s, streams waited {beside.longest():5.2f} s at most: {outcome}", flush=True
-                )
-                slowest = max(slowest, took)
+                ended = await attempt()
+                took, longest = time.perf_counter() - began, beside.longest()
+                times = f"{ended.seconds:5.2f} s of {took:5.2f} s, streams waited {longest:5.2f} s at most"
+                print(f"{name:40} {times}: {ended.outcome}", flush=True)
+                slowest = max(slowest, ended.seconds)
     finally:
         await backend.close()
     return slowest
