@@ -91,7 +91,7 @@ class Definitions:
         if found is None or self.place.files is None:
             return None
         try:
-            source = self.place.files.read(found)
+            source = self.place.files.read(found, self.document.user(node))
             root = parse(source, self.report)
         except PathFault as fault:
             self._fault(fault.code, fault.message, node, fault.help)
@@ -116,7 +116,7 @@ class Definitions:
         if found is None or self.place.files is None:
             return ""
         try:
-            return self.place.files.read(found).text.replace("\r\n", "\n").removesuffix("\n")
+            return self.place.files.read(found, self.document.user(node)).text.replace("\r\n", "\n").removesuffix("\n")
         except PathFault as fault:
             self._fault(fault.code, fault.message, node, fault.help)
         except SpecError as error:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sglspec.analysis.check import check
 from sglspec.analysis.definitions import Place
 from sglspec.analysis.program import Program, Used
 from sglspec.analysis.reuse import MAX_NESTING
-from sglspec.diagnostics import Range, Report, SpecError
+from sglspec.diagnostics import Diagnostic, Range, Related, Report, SpecError
 from sglspec.document.files import Files, Folder, Found, PathFault
 from sglspec.document.load import Document, Partial, read_document
 from sglspec.document.model import Use
@@ -33,13 +33,26 @@ def load_program(
     it may use instead of that; afterwards they know what it did use.
     """
     files = Files(source, roots) if files is None else files
-    loader = _Loader(report, tools, files)
+    found = Report(source.name)
+    loader = _Loader(found, tools, files)
     own = Found(source.path.resolve(), source.name, source.name) if source.path is not None else None
     program = loader.load(source, files.start, (own,) if own is not None else ())
-    report.texts |= {one.name: one.text for one in files.sources}
     if program is not None:
-        _models(program, report)
+        _models(program, found)
+    report.texts |= {one.name: one.text for one in files.sources}
+    report.extend(_with_users(found.sorted(), files.users))
     return None if report.has_errors else program
+
+
+def _with_users(diagnostics: Iterable[Diagnostic], users: Mapping[str, Related]) -> Iterator[Diagnostic]:
+    """The first of each other file says which document uses that."""
+    said: set[str] = set()
+    for one in diagnostics:
+        user = users.get(one.file or "")
+        if user is not None and one.file is not None and one.file not in said:
+            said.add(one.file)
+            one = replace(one, related=(*one.related, user))
+        yield one
 
 
 @dataclass(slots=True)
@@ -81,7 +94,7 @@ class _Loader:
             if len(chain) >= MAX_NESTING:
                 raise PathFault("S122", f"documents use one another more than {MAX_NESTING} deep")
             if found not in self.programs:
-                source = self.files.read(found)
+                source = self.files.read(found, document.user(use.place))
                 self.programs[found] = self.load(source, found.folder, (*chain, found))
             program = self.programs[found]
         except PathFault as fault:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,8 +57,7 @@ def check(
         checked = [_check(file, stdin, texts, known, granted) for file in files]
     if backend is not None or model is not None:
         _ask(checked, backend, model, texts)
-    # what is wrong with a document that several use is said once
-    found = list(dict.fromkeys(problem for _, problems in checked for problem in problems))
+    found = _once(problem for _, problems in checked for problem in problems)
     faulty = sum(any(p.severity == "error" or strict for p in problems) for _, problems in checked)
     if face is Format.text:
         put(texts.render(found, output()) + _summary(len(files), faulty, clean=not found))
@@ -65,6 +65,14 @@ def check(
         _print_records(face, found)
     code = document_code(found)
     raise typer.Exit(NO if code == OK and strict and found else code)
+
+
+def _once(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """What is wrong with a document that several use, for the first of these only."""
+    found: dict[Diagnostic, Diagnostic] = {}
+    for problem in problems:
+        found.setdefault(replace(problem, related=()), problem)
+    return list(found.values())
 
 
 def _check(

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from sglspec.diagnostics import MAX_REPORTED, Diagnostic, Report, sentence
 from sglspec.document import advice
 from sglspec.document.familiar import FAMILIAR, READY, guess, guess_key, offered, step_keys, users_of, verbs_help
+from sglspec.document.fields import KEY
 from sglspec.document.model import (
-    KEY,
     LANGUAGE_VERSION,
     TAG,
     VERBS,

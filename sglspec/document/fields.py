@@ -7,16 +7,19 @@ pydantic. The alias also carries an `Editor` mark: the JSON Schema fragment that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import AfterValidator, BeforeValidator, PlainValidator
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, ValidationError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
 
+T = TypeVar("T")
+KEY = "[key]"
+"""The end of pydantic's error location for a key of a mapping."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 TEMPLATE_MARK = re.compile(r"\{\{|\{%")
 
@@ -219,17 +222,38 @@ def to_name(node: object) -> Target:
     return target
 
 
+def each(parts: Iterable[tuple[tuple[str | int, ...], Callable[[], T]]]) -> list[T]:
+    """What the parts of a value are, each read by its function. Raises for all that are wrong, with their places."""
+    found: list[T] = []
+    faults: list[InitErrorDetails] = []
+    for place, read in parts:
+        try:
+            found.append(read())
+        except PydanticCustomError as fault:
+            faults.append({"type": fault, "loc": place, "input": None})
+    if faults:
+        raise ValidationError.from_exception_data("parts", faults)
+    return found
+
+
 def to_into(node: object) -> Into:
     if isinstance(node, Mapping):
-        picks = tuple((to_target(e.key), check_name(as_scalar(e.value, "a name").text)) for e in node.entries)
-        return Into(None, picks, node)
+        names = [((e.key.text, KEY), partial(to_target, e.key)) for e in node.entries]
+        theirs = [((e.key.text,), partial(_to_part, e.value)) for e in node.entries]
+        read = cast("list[Any]", each([*names, *theirs]))
+        return Into(None, tuple(zip(read[: len(names)], read[len(names) :], strict=True)), node)
     target = to_target(node)
     return Into(target, (), target.node)
 
 
+def _to_part(node: object) -> str:
+    return check_name(as_scalar(node, "a name").text)
+
+
 def to_texts(node: object) -> Texts:
     if isinstance(node, Sequence):
-        return Texts(tuple(to_text(item) for item in node.items), False, node)
+        items = each(((at,), partial(to_text, item)) for at, item in enumerate(node.items))
+        return Texts(tuple(items), False, node)
     scalar = as_scalar(node, "a text or a list of texts")
     if scalar.value is None:
         return Texts((), True, scalar)
@@ -500,7 +524,6 @@ NullField = Annotated[
 ]
 
 
-T = TypeVar("T")
 K = TypeVar("K")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sglspec.diagnostics import Related
 from sglspec.document.nodes import Source
 from sglspec.document.read import read_source, source_from_text
 
@@ -73,6 +74,8 @@ class Files:
         name = posixpath.dirname(source.name.replace("\\", "/")) if own is not None else ""
         self.start = Folder(self._roots[0], name) if self._roots else None
         self._known: dict[Found, Source] = {}
+        self.users: dict[str, Related] = {}
+        """Where each file is named first, by what messages call it."""
 
     @property
     def sources(self) -> list[Source]:
@@ -118,8 +121,11 @@ class Files:
             raise PathFault("S100", f"`{path}` cannot be read") from None
         return Found(real, name, key)
 
-    def read(self, found: Found) -> Source:
-        """The file's text, read once. Raises PathFault, SpecError for one that is no text or too big."""
+    def read(self, found: Found, user: Related | None = None) -> Source:
+        """The file's text, read once; `user` is where it is named. Raises PathFault, SpecError for one that is no text
+        or too big."""
+        if user is not None:
+            self.users.setdefault(found.name, user)
         known = self._known.get(found)
         if known is not None:
             return known

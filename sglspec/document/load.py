@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sglspec.diagnostics import Diagnostic, Range, Report, sentence
+from sglspec.diagnostics import Diagnostic, Range, Related, Report, sentence
 from sglspec.diagnostics.suggest import nearest
 from sglspec.document.familiar import keys_of
 from sglspec.document.faults import Faults
@@ -46,6 +46,10 @@ class Tree:
         place: Range = locate_range(self.source, scalar, start, max(end, start + 1))
         pointer = self.pointer(scalar)
         return Diagnostic(code, sentence(message), file=self.source.name, range=place, pointer=pointer, **more)
+
+    def user(self, node: Node) -> Related:
+        """For what is wrong in a file that a node names."""
+        return Related("used here", node.range, self.source.name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -61,6 +62,7 @@ from sglspec.document.fields import (
     ValueField,
     WordOption,
     as_scalar,
+    each,
     not_empty,
     one_or_many,
     to_name,
@@ -77,8 +79,6 @@ TYPE_WORDS_LATER = ("image", "video")
 TYPE_WORD = OneOf(TYPE_WORDS, later=TYPE_WORDS_LATER)
 TAG = "verb:"
 """Prefix of union tags. pydantic puts tags into error locations; no key of ours can start so."""
-KEY = "[key]"
-"""The end of pydantic's error location for a key of a mapping."""
 
 
 class Model(BaseModel):
@@ -733,7 +733,8 @@ def _output(node: object) -> Target:
 
 def to_outputs(node: object) -> Outputs:
     if isinstance(node, Sequence):
-        return Outputs(tuple(_output(item) for item in node.items), None, node)
+        names = each(((at,), partial(_output, item)) for at, item in enumerate(node.items))
+        return Outputs(tuple(names), None, node)
     if isinstance(node, Mapping):
         pairs = tuple((_output(entry.key), to_value(entry.value)) for entry in node.entries)
         return Outputs(tuple(name for name, _ in pairs), pairs, node)

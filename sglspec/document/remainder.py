@@ -1,8 +1,8 @@
 """What is left of a document without the places that are wrong in structure, so that the rest can still be checked.
 
-An unknown key and a bad name are taken out. Any other fault takes out the step that it stands in (an empty text keeps
-its place, so that the pointers of the others stay right), or an entry: one of `inputs`, `use`, `limits`, `defaults`, a
-test, of a part of `defs`, or of the top level.
+An unknown key, a bad name and a stop that is no text are taken out. Any other fault takes out the step that it stands
+in (an empty text keeps its place, so that the pointers of the others stay right), or an entry: one of `inputs`, `use`,
+`limits`, `defaults`, a test, of a part of `defs`, or of the top level.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sglspec.diagnostics import Range
-from sglspec.document.model import KEY, TAG
+from sglspec.document.fields import KEY
+from sglspec.document.model import TAG
 from sglspec.document.nodes import Entry, Mapping, Node, Scalar, Sequence
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _BINDING = frozenset({"inputs", "gen", "select", "set", "capture", "for", "fork", "into", "export"})
 """Keys that say which names there are."""
+
+_LOOSE = frozenset({"stop", "stop_regex"})
+"""Keys of lists whose items do not depend on one another."""
 
 _DEPTH = {"inputs": 2, "use": 2, "limits": 2, "defaults": 2, "tests": 2, "defs": 3}
 """How many keys deep the parts of an entry at the top level are that stand for themselves."""
@@ -32,6 +36,8 @@ Location = tuple[Any, ...]
 class _Faults:
     entries: set[int] = field(default_factory=set[int])
     """Keys to take out, with their values."""
+    items: set[int] = field(default_factory=set[int])
+    """Items of lists to take out."""
     steps: set[int] = field(default_factory=set[int])
     names_known: bool = True
     thinned: list[Range] = field(default_factory=list[Range])
@@ -92,6 +98,8 @@ def _mark(root: Mapping, location: Location, kind: str, faults: _Faults) -> bool
         faults.names_known = False
     if (key or kind == "extra_forbidden") and last is not None:
         faults.entries.add(id(last.key))
+    elif last is not None and last.key.text in _LOOSE and isinstance(last.value, Sequence) and node is not last.value:
+        faults.items.add(id(node))
     elif step is not None and step is not root:
         faults.steps.add(id(step))
     elif path and path[0].key.text != "steps":
@@ -112,8 +120,8 @@ def _rebuilt(node: Node, faults: _Faults, lost: set[str]) -> Node:
         _words(node, lost)
         return Scalar("", "", "double", node.range)
     if isinstance(node, Sequence):
-        items = tuple(_rebuilt(item, faults, lost) for item in node.items)
-        same = all(new is old for new, old in zip(items, node.items, strict=True))
+        items = tuple(_rebuilt(item, faults, lost) for item in node.items if id(item) not in faults.items)
+        same = len(items) == len(node.items) and all(new is old for new, old in zip(items, node.items, strict=True))
         return node if same else Sequence(items, node.range)
     if isinstance(node, Mapping):
         entries: list[Entry] = []
