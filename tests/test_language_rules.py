@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sglspec.document.model import Sampling
 from sglspec.document.nodes import Source, to_python
 from sglspec.document.read import parse, read_source, source_from_text
 from sglspec.expressions import LIBRARY, SCOPE_FUNCTIONS
+from sglspec.runtime.limits import Bounds, document_bounds
 from sglspec.runtime.run import RunOptions, execute
 from tests.runtime.fake import FakeBackend
 
@@ -105,6 +107,28 @@ def test_rule(case: dict[str, Any], tmp_path: Path):
 
 def test_there_are_enough():
     assert len(CASES) >= 80
+
+
+def test_the_index_names_what_is_there():
+    """Every test that `rules/README.md` names for a sentence of the language exists."""
+    known = {f"{case['section'][:2]} {case['rule']}" for case in CASES}
+    _, _, index = (FOLDER / "README.md").read_text("utf-8").partition("## Sentence by sentence")
+    named = re.findall(r"`(\d\d [^`]+|tests/[\w/]+\.py(?:::\w+)?)`", index.replace("\\|", "|"))
+    assert len(named) > 100
+    for name in named:
+        path, _, function = name.partition("::")
+        if name.startswith("tests/"):
+            file = FOLDER.parent.parent / path
+            assert file.is_file() and (not function or f"def {function}(" in file.read_text("utf-8")), name
+        else:
+            assert name in known, name
+
+
+def test_limits_unless_said():
+    limits = document_bounds(None, None)
+    assert limits == Bounds(tokens=100_000, branches=256, depth=8, iterations=10_000, seconds=600)
+    host = Bounds(tokens=5, branches=1_000, depth=2, iterations=20_000, seconds=1)
+    assert document_bounds(None, host) == Bounds(5, 256, 2, 10_000, 1)
 
 
 def check_text(text: str, name: str = "rule.yaml") -> list[str]:

@@ -148,6 +148,14 @@ async def test_a_call_may_use_what_is_left(tmp_path: Path) -> None:
     assert fits.error is None and fits.usage.generated_tokens == 10
 
 
+async def test_what_a_call_used_is_not_left_for_the_caller(tmp_path: Path) -> None:
+    main = "limits: {tokens: 10}\nuse: {a: ./a.yaml}\nsteps:\n  - call: a\n    into: x\n  - '{{ x }}'\n  - gen: y\n"
+    program = load(tmp_path, main, a=CALLEE)
+    result = await start(program, {}, FakeBackend({"a.v": "12345678", "y": "123"})).wait()
+    assert result.error is not None and result.error.code == "S705"
+    assert (result.usage.generated_tokens, result.outputs["y"]) == (10, "12")
+
+
 async def test_a_called_program_bounds_itself(tmp_path: Path) -> None:
     program = load(
         tmp_path,

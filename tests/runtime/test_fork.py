@@ -390,6 +390,18 @@ async def test_cancel_in_the_middle_of_a_fork_gives_what_is_there():
     assert backend.open_sessions == 0
 
 
+async def test_cancelling_is_not_caught():
+    source = "- fork: i\n  in: [1, 2]\n  do: ['{{ i }}', {gen: x}]\n  on_error: keep\n- '{{ x }}'\n- fail: too far\n"
+    backend = FakeBackend({"x": ["1", "2"]})
+    backend.close_gate("x")
+    run = start(steps(source), {}, backend)
+    await backend.until("start x")
+    run.cancel()
+    result = await run.wait()
+    assert (result.status, result.outputs) == ("cancelled", {"x": [None, None]})
+    assert result.error is not None and result.error.code == "S714"
+
+
 async def test_timeout():
     backend = FakeBackend({"one": "1"})
     backend.close_gate("one")
