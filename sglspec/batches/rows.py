@@ -19,6 +19,8 @@ from sglspec.document.model import Decl
 
 MAX_LINE = 16 * 2**20
 """Bytes of a line. A file without line ends must not fill the memory."""
+MAX_COUNTED = 2**28
+"""Bytes of a file whose rows are counted beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,22 @@ def head_of(path: Path) -> tuple[str, ...] | None:
                 return tuple(parquet.read_schema(path).names)
         case _:
             return None
+
+
+def count_rows(path: Path) -> int | None:
+    """How many rows a file has; None where that cannot be told quickly."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            return int(_pyarrow().read_metadata(path).num_rows)
+        if not path.is_file() or path.stat().st_size > MAX_COUNTED:
+            return None
+        if path.suffix.lower() == ".csv":
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                return max(sum(bool(cells) for cells in csv.reader(file, strict=True)) - 1, 0)
+        with path.open("rb") as file:
+            return sum(bool(line.strip()) for line in file)
+    except (OSError, ValueError, csv.Error, SpecError):  # reading them will say so
+        return None
 
 
 def json_lines(file: IO[bytes], name: str) -> Iterator[RawRow]:

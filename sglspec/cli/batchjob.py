@@ -17,7 +17,7 @@ from sglspec.analysis.program import Program
 from sglspec.backends import Backend
 from sglspec.backends.switches import split_switches
 from sglspec.batches import Batch, BatchOptions, Columns, Measured, NotAJournal, RawRow, RowResult, read_rows
-from sglspec.batches.rows import head_of, json_lines
+from sglspec.batches.rows import count_rows, head_of, json_lines
 from sglspec.cli.columns import NamedColumns
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.documents import load
@@ -29,7 +29,7 @@ from sglspec.cli.job import close
 from sglspec.cli.live import StatusLine
 from sglspec.cli.options import host_tools, wrong
 from sglspec.cli.stdin import StandardInput
-from sglspec.cli.streams import note, printable, put, to_json
+from sglspec.cli.streams import note, output, printable, put, to_json
 from sglspec.diagnostics import SpecError
 from sglspec.tools import Tools
 
@@ -147,6 +147,15 @@ def _raw_rows(job: BatchJob, stdin: StandardInput) -> Iterator[RawRow]:
     return read_rows(Path(job.rows))
 
 
+def _total(job: BatchJob) -> int | None:
+    """How many rows the batch has; None where that is not known beforehand."""
+    options = job.options
+    if job.rows == "-" or options.shard != (1, 1):
+        return None
+    found = count_rows(Path(job.rows))
+    return found if found is None or options.limit is None else min(found, options.limit)
+
+
 class _Batch:
     def __init__(
         self,
@@ -165,7 +174,8 @@ class _Batch:
         self._engine = engine
         self._texts = texts
         self._status = StatusLine(sys.stderr)
-        self._began = time.monotonic()
+        self._began = 0.0
+        self._total: int | None = None
         self._ran = 0
         self._failed = 0
         self._fault: Exception | None = None
@@ -187,6 +197,7 @@ class _Batch:
             self._status.clear()
         try:
             with interrupts.cancelling(stop):
+                self._begin()
                 async with aclosing(self._batch.results(raw, backend)) as results:
                     async for result in results:
                         self._take(result)
@@ -211,6 +222,8 @@ class _Batch:
 
     def _take(self, result: RowResult) -> None:
         if self._job.options.output is None:
+            if output().isatty():
+                self._status.clear()
             put(to_json(result.as_dict(), indent=None))
         self._ran += 1
         if result.status != "succeeded":
@@ -221,9 +234,22 @@ class _Batch:
             self._failed += 1
             self._fault = self._fault or result.fault
         if self._status.due:
-            rate = self._ran / (time.monotonic() - self._began)
-            failed = f", {self._all_failed:,} failed" if self._all_failed else ""
-            self._status.show(f"{self._ran + self._batch.kept:,} rows{failed}, {rate:.3g} rows/s …")
+            self._show_progress()
+
+    def _begin(self) -> None:
+        self._began = time.monotonic()
+        if self._status.active:
+            self._total = _total(self._job)
+            self._show_progress()
+
+    def _show_progress(self) -> None:
+        """How many rows have a result, those from before included; the rate is that of this start."""
+        kept = self._batch.kept
+        parts = [f"{self._ran + kept:,}{'' if self._total is None else f'/{self._total:,}'} rows"]
+        parts += [f"{kept:,} of them from before"] if kept else []
+        parts += [f"{self._all_failed:,} failed"] if self._all_failed else []
+        parts += [f"{self._ran / (time.monotonic() - self._began):.3g} rows/s"] if self._ran else []
+        self._status.show(f"{', '.join(parts)} …")
 
     def _end(self) -> int:
         if self._fault is not None:

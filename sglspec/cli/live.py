@@ -35,6 +35,11 @@ class StatusLine:
         self._drawn = 0.0
 
     @property
+    def active(self) -> bool:
+        """Whether anybody looks."""
+        return self._active
+
+    @property
     def due(self) -> bool:
         return self._active and time.monotonic() - self._drawn >= _REDRAW
 

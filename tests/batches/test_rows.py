@@ -1,4 +1,4 @@
-"""Rows that say something twice, or nothing that a reader could take."""
+"""Rows that say something twice, or nothing that a reader could take; how many there are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sglspec.batches.rows import read_rows
+from sglspec.batches import rows
+from sglspec.batches.rows import count_rows, read_rows
 from sglspec.diagnostics import SpecError
 
 
@@ -40,3 +41,18 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
     assert [item.code for item in refused.value.diagnostics] == ["S411"]
     (tmp_path / "rows.csv").write_text("q,p,,\na,b,,\n")  # columns without a name are no columns
     assert [row.values for row in read_rows(tmp_path / "rows.csv")] == [{"q": "a", "p": "b", "": ""}]
+
+
+def test_rows_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, text, number in (
+        ("a.jsonl", '{}\n\n  \n{"a": 1}\nnonsense', 3),
+        ("b.csv", 'a,b\n1,"two\nlines"\n\n3,4\n', 2),
+        ("c.csv", "", 0),
+        ("d.csv", 'a\n"b', None),
+        ("e.parquet", "nonsense", None),
+    ):
+        (tmp_path / name).write_text(text)
+        assert count_rows(tmp_path / name) == number, name
+    assert count_rows(tmp_path) is None and count_rows(tmp_path / "none.jsonl") is None
+    monkeypatch.setattr(rows, "MAX_COUNTED", 3)
+    assert count_rows(tmp_path / "a.jsonl") is None

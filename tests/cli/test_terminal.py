@@ -159,3 +159,34 @@ def test_a_failed_branch_says_why(shown):
     text = text.replace("[food, movement, sleep]", "[food]").replace("outputs: [tip]\n", "")
     done = shown(text, "{}\n", NO_COLOR="1", COLUMNS="30")
     assert "│ One tip on food.\n└ failed: No food.\n" in done.out
+
+
+ROWS = '{"n": 1}\n{"n": "one"}\n\n{"n": 2}\n{"n": 3}'
+SLOW = "sglspec: v1\ninputs: {n: integer}\nsteps:\n  - gen: a\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), ["0/4 rows …", "1/4 rows, 9 rows/s …", "3/4 rows, 1 failed, 9 rows/s …"]),
+        (("--limit", "3"), ["0/3 rows …", "1/3 rows, 9 rows/s …", "3/3 rows, 1 failed, 9 rows/s …"]),
+        (
+            ("--shard", "1/1", "-o", "out.jsonl"),
+            ["0/4 rows …", "3/4 rows, 2 of them from before, 1 failed, 9 rows/s …"],
+        ),
+        (("--shard", "1/2"), ["0 rows …"]),
+    ],
+)
+def test_how_far_a_batch_is(terminal, write, process, options: tuple[str, ...], shown: list[str]):
+    """A row takes longer than the line stays as it is; the one that is refused takes no time."""
+    write("spec.yaml", SLOW)
+    write("rows.jsonl", ROWS)
+    write("replies.yaml", "a: word\n")
+    command = ("batch", "spec.yaml", "rows.jsonl", "--backend", "scripted:replies.yaml")
+    if "-o" in options:
+        process(*command, "-o", "out.jsonl", "--limit", "2")
+    done = terminal(*command, "--concurrency", "1", *options, runner="slow")
+    lines = [re.sub(r"[0-9.]+ rows/s", "9 rows/s", line) for line in re.findall(r"\x1b\[2m(.*?)\x1b\[0m", done.out)]
+    assert [line for line in shown if line not in lines] == [], lines
+    # a result does not go on in the line
+    assert not re.search(r"\x1b\[0m\{", done.out)
