@@ -29,7 +29,7 @@ def check_truth(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
     if isinstance(expr, ast.Logical):
         return [problem for operand in expr.operands for problem in check_truth(operand, lookup)]
     type = infer(expr, lookup)
-    if type.kind != "string" or type.choices is None or type.nullable or "" in type.choices:
+    if type.kind == "boolean" or type.nullable or type.choices is None or not all(type.choices):
         return []
     shown = _written(expr)
     choices = ", ".join(_shown(choice) for choice in type.choices[:6])

@@ -103,7 +103,7 @@ def of_choices(values: list[Any]) -> Type:
     kinds = of_value(values[0])
     for value in values[1:]:
         kinds = join_types(kinds, of_value(value))
-    return replace(kinds, choices=tuple(values)) if kinds.kind in ("string", "integer", "number", "boolean") else ANY
+    return replace(kinds, choices=tuple(values)) if kinds.kind not in ("array", "object", "null") else ANY
 
 
 def of_decl(decl: Decl) -> Type:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from sglspec.backends.scripted import ScriptedBackend
 from sglspec.runtime import limits
 from sglspec.runtime.run import RunOptions
-from tests.runtime.fake import FakeBackend, program, run_scripted, start, steps
+from tests.runtime.fake import FakeBackend, Run, program, run_scripted, start, steps
 
 CHAT = "  - assistant:\n      - "
 
@@ -28,6 +29,24 @@ async def test_text_pieces_join_with_nothing_between():
 async def test_raw_is_not_rendered():
     result = await outcome('- raw: "{{ x }} {% if %}"')
     assert result.text == "{{ x }} {% if %}"
+
+
+async def test_texts_say_where_they_come_from():
+    source = "- raw: '{'\n- 'a{{ q }}'\n- gen: g\n- '{{ g }}'\n- {select: c, from: ['{{ q }}', b]}"
+    run = start(steps(source, inputs="{q: string}"), {"q": "Q"}, ScriptedBackend({"g": "G", "c": "Q"}))
+    assert await origins(run) == [("{", "author"), ("a", "author"), ("Q", "input"), ("G", "generated")]
+
+
+async def test_a_history_comes_from_where_its_list_does():
+    history = [{"role": "user", "content": "a"}]
+    source = "- messages: h\n- messages: \"[{'role': 'user', 'content': 'b'}]\""
+    run = start(steps(source, inputs="{h: messages}"), {"h": history}, ScriptedBackend({}))
+    assert await origins(run) == [("a", "input"), ("b", "author")]
+
+
+async def origins(run: Run) -> list[tuple[str, str]]:
+    """The texts that a run wrote, and where they come from."""
+    return [(e.data["text"], e.data["origin"]) async for e in run.events() if e.type == "text"]
 
 
 async def test_roles_make_messages():
