@@ -14,6 +14,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from sglspec.analysis import Program as CheckedProgram
 from sglspec.analysis import load_program
 from sglspec.analysis.inputs import bind_some
+from sglspec.analysis.runoptions import sampling_of
 from sglspec.backends import Backend, open_backend
 from sglspec.backends.base import Token
 from sglspec.backends.scripted import ScriptedBackend
@@ -103,6 +104,10 @@ Offered = Tools | Iterable[Tool | Callable[..., Any]]
 """What a host offers: functions, or tools that were made already."""
 
 
+Sampling = Mapping[str, Any] | None
+"""Options of `gen` by name, as a document has them below `defaults`."""
+
+
 class LoadSettings(TypedDict, total=False):
     """The options of `load`."""
 
@@ -116,6 +121,7 @@ class RunSettings(TypedDict, total=False):
     on: On
     seed: int | None
     trace: bool
+    sampling: Sampling
 
 
 class BatchSettings(TypedDict, total=False):
@@ -284,34 +290,59 @@ class Program:
         return Program(self.checked, bound, self.tools)
 
     async def arun(
-        self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        on: On = None,
+        seed: int | None = None,
+        trace: bool = False,
+        sampling: Sampling = None,
     ) -> Result:
         """Run to the end. What the program did is in the result, an error too; SpecError for inputs that do not fit
-        and for a model that cannot be opened."""
-        async with self._started(inputs, on, seed, trace) as run:
+        and for a model that cannot be opened. `sampling`: options that win over the document's `defaults`, and not
+        over its steps."""
+        async with self._started(inputs, on, seed, trace, sampling) as run:
             return await run.wait()
 
     def run(
-        self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        on: On = None,
+        seed: int | None = None,
+        trace: bool = False,
+        sampling: Sampling = None,
     ) -> Result:
         """As `arun`."""
-        return _wait(self.arun(inputs, on=on, seed=seed, trace=trace))
+        return _wait(self.arun(inputs, on=on, seed=seed, trace=trace, sampling=sampling))
 
     @asynccontextmanager
     async def astream(
-        self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        on: On = None,
+        seed: int | None = None,
+        trace: bool = False,
+        sampling: Sampling = None,
     ) -> AsyncGenerator[Stream, None]:
         """Run while the block is entered; leaving it cancels what still runs. Raises what `arun` raises."""
-        async with self._started(inputs, on, seed, trace) as run:
+        async with self._started(inputs, on, seed, trace, sampling) as run:
             yield Stream(self.checked, run)
 
     @contextmanager
     def stream(
-        self, inputs: Mapping[str, Any] | None = None, *, on: On = None, seed: int | None = None, trace: bool = False
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        on: On = None,
+        seed: int | None = None,
+        trace: bool = False,
+        sampling: Sampling = None,
     ) -> Generator[SyncStream, None, None]:
         """As `astream`."""
         with _Portal() as portal:
-            streaming = self.astream(inputs, on=on, seed=seed, trace=trace)
+            streaming = self.astream(inputs, on=on, seed=seed, trace=trace, sampling=sampling)
             with portal.entered(streaming) as stream:
                 yield SyncStream(stream, portal)
 
@@ -384,11 +415,12 @@ class Program:
 
     @asynccontextmanager
     async def _started(
-        self, inputs: Mapping[str, Any] | None, on: On, seed: int | None, trace: bool
+        self, inputs: Mapping[str, Any] | None, on: On, seed: int | None, trace: bool, sampling: Sampling
     ) -> AsyncGenerator[Run, None]:
         given = self._with(inputs or {})
+        options = RunOptions(seed, sampling_of(sampling or {}), trace=trace, tools=self.tools)
         async with _open(on, self.checked) as backend:
-            run = start(self.checked, given, backend, RunOptions(seed, trace=trace, tools=self.tools))
+            run = start(self.checked, given, backend, options)
             try:
                 yield run
             finally:

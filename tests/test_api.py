@@ -373,3 +373,18 @@ def test_tools():
     assert codes(error) == ["S320"]
     with pytest.raises(TypeError, match="tools cannot be given"):
         sglspec.run(sglspec.load(text), tools=[double], on=backend)
+
+
+def test_options_of_a_run():
+    """They win over `defaults` and not over steps, whichever way it is started."""
+    text = "sglspec: v1\ndefaults: {top_k: 3, min_p: 0.1}\nsteps: [{gen: a}, {gen: b, top_k: 4}]\n"
+    program, backend = sglspec.load(text), FakeBackend({"a": "x", "b": "y"})
+    options = {"top_k": 7, "stop": ["!", "\n"], "stop_regex": "[0-9]"}
+    program.run(on=backend, sampling=options)
+    with program.stream(on=backend, sampling=options) as stream:
+        stream.result()
+    sglspec.run(program, on=backend, sampling=options)
+    seen = [(r.sampling.top_k, r.sampling.min_p, r.stop, len(r.stop_patterns)) for r in backend.requests]
+    assert seen == [(7, 0.1, ("!", "\n"), 1), (4, 0.1, ("!", "\n"), 1)] * 3
+    with pytest.raises(sglspec.SpecError, match="S201"):
+        program.run(on=backend, sampling={"topk": 7})

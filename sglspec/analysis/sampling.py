@@ -14,7 +14,7 @@ from sglspec.analysis.reasoning import ReasoningError, read_reasoning
 from sglspec.analysis.regexes import check_stop_sizes, stop_pattern
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Param, Setting, Text, Texts
-from sglspec.document.load import Document
+from sglspec.document.load import Tree
 from sglspec.document.model import Gen, Sampling
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
 
@@ -113,7 +113,7 @@ def check_chance(wanted: str, temperature: object) -> None:
 class SamplingChecker:
     """Checks the options of a `gen`, or the `defaults` of a document (then `options` is those)."""
 
-    document: Document
+    document: Tree
     report: Report
     options: Sampling
     defaults: Sampling | None

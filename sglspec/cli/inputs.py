@@ -14,7 +14,7 @@ from sglspec.cli.stdin import StandardInput
 if TYPE_CHECKING:
     from sglspec.analysis.program import Program
     from sglspec.diagnostics import Diagnostic
-    from sglspec.document.model import Decl
+    from sglspec.document.model import Decl, Sampling
     from sglspec.document.nodes import Node, Source
 
 
@@ -105,6 +105,26 @@ def _setting(
         return name, coerce_text(declared[name], text), None
     except ValueError as error:
         return name, None, str(error)
+
+
+def read_options(options: Sequence[str], texts: Texts) -> Sampling | None:
+    """What `--sampling` gives; values as YAML reads them."""
+    if not options:
+        return None
+    from sglspec.analysis.runoptions import read_sampling
+    from sglspec.diagnostics import SpecError
+    from sglspec.document.read import source_from_text
+
+    lines: list[str] = []
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name.isidentifier() or len(option.splitlines()) > 1:
+            raise wrong(f"{option[:40]!r} is not NAME=VALUE in one line, such as temperature=0.7.", "--sampling")
+        lines.append(f"{name}: {value}\n")
+    try:
+        return read_sampling(texts.keep(source_from_text("".join(lines), "--sampling", "yaml")))
+    except SpecError as error:
+        raise Refused(USAGE, error.diagnostics) from None
 
 
 def _json(name: str, text: str, texts: Texts) -> Any:

@@ -17,7 +17,7 @@ from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.documents import load
 from sglspec.cli.exits import INTERRUPTED, backend_code, run_code
 from sglspec.cli.fault import report_fault
-from sglspec.cli.inputs import read_inputs
+from sglspec.cli.inputs import read_inputs, read_options
 from sglspec.cli.interrupt import GRACE, Interrupts
 from sglspec.cli.live import Live, StatusLine
 from sglspec.cli.options import host_tools, wrong
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sglspec.analysis.program import Program
     from sglspec.backends import Backend
     from sglspec.backends.base import TraceToken
+    from sglspec.document.model import Sampling
     from sglspec.runtime.events import Event
     from sglspec.runtime.measured import Measured
     from sglspec.runtime.result import Result
@@ -61,6 +62,7 @@ class Job:
     trace: Path | None
     roots: tuple[Path, ...] = ()
     profile: bool = False
+    sampling: tuple[str, ...] = ()
 
     @property
     def mode(self) -> Stream:
@@ -80,9 +82,12 @@ def perform(job: Job) -> int:
             offered = None if (job.backend or "").startswith("scripted") else tools
             program = load(job.spec, stdin, texts, offered, job.roots)
             given = read_inputs(program, job.inputs, job.settings, stdin, texts)
+            sampling = read_options(job.sampling, texts)
             trace = _open_trace(job.trace)
             with Interrupts() as interrupts:
-                result = asyncio.run(_Performance(job, program, engine, tools, texts, trace).run(given, interrupts))
+                result = asyncio.run(
+                    _Performance(job, program, engine, tools, texts, trace, sampling).run(given, interrupts)
+                )
                 code = run_code(result.status, result.error)
                 return interrupts.code or code if code == INTERRUPTED else code
     except Refused as refusal:
@@ -121,7 +126,14 @@ def _open_trace(path: Path | None) -> IO[str] | None:
 
 class _Performance:
     def __init__(
-        self, job: Job, program: Program, engine: dict[str, Any], tools: Tools, texts: Texts, trace: IO[str] | None
+        self,
+        job: Job,
+        program: Program,
+        engine: dict[str, Any],
+        tools: Tools,
+        texts: Texts,
+        trace: IO[str] | None,
+        sampling: Sampling | None,
     ) -> None:
         self._job = job
         self._program = program
@@ -129,6 +141,7 @@ class _Performance:
         self._tools = tools
         self._texts = texts
         self._trace = trace
+        self._sampling = sampling
         self._printed = False
         self._status = StatusLine(sys.stderr)
         self._live = Live(output(), self._status, wants_color(output())) if job.mode is Stream.text else None
@@ -139,7 +152,7 @@ class _Performance:
         try:
             seed = _random_seed() if self._job.seed is None else self._job.seed
             noted = self._job.profile or self._trace is not None
-            options = RunOptions(seed, trace=self._trace is not None, tools=self._tools, profile=noted)
+            options = RunOptions(seed, self._sampling, trace=self._trace is not None, tools=self._tools, profile=noted)
             run = start(self._program, given, backend, options)
             with interrupts.cancelling(run.cancel):
                 result = await _follow(run, self._listener())

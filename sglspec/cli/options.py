@@ -75,6 +75,15 @@ McpOption = Annotated[
         help="Offer the tools of an MCP server as NAME.tool: a command that is started, or a URL. Can be repeated.",
     ),
 ]
+SamplingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sampling",
+        metavar="NAME=VALUE",
+        help="An option of `gen`, such as temperature=0.7, where the document's steps do not say it. Can be repeated; "
+        "wins over its `defaults`.",
+    ),
+]
 ServerOption = Annotated[
     str | None,
     typer.Option(

@@ -15,6 +15,7 @@ from sglspec.cli.options import (
     InputOption,
     McpOption,
     RootOption,
+    SamplingOption,
     SettingOption,
     ToolsOption,
     folders,
@@ -52,6 +53,7 @@ def run(
     seed: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Repeat a run that samples: its seed, from 0 to 2^64 - 1.")
     ] = None,
+    sampling: SamplingOption = None,
     trace: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write tokens, events, and a timeline that Perfetto opens, as JSON."),
@@ -80,7 +82,14 @@ def run(
     if trace == "":
         raise wrong("Name a file.", "--trace")
     if server is not None:
-        here = {"--backend": backend, "--model": model, "--engine": engine, "--tools": tools, "--mcp": mcp}
+        here = {
+            "--backend": backend,
+            "--model": model,
+            "--engine": engine,
+            "--tools": tools,
+            "--mcp": mcp,
+            "--sampling": sampling,
+        }
         for option, value in {**here, "--trace": trace, "--profile": profile or None}.items():
             if value is not None:
                 raise wrong("This is for runs on this machine, and does not go with --server.", option)
@@ -96,5 +105,7 @@ def run(
     path = None if trace is None else Path(trace)
     given = tuple(inputs or ()), tuple(settings or ())
     host = tuple(engine or ()), tuple(tools or ()), tuple(mcp or ())
-    job = Job(spec, *given, json, mode, backend, model, *host, number, path, folders(root), profile)
+    job = Job(
+        spec, *given, json, mode, backend, model, *host, number, path, folders(root), profile, tuple(sampling or ())
+    )
     raise typer.Exit(perform(job))

@@ -334,8 +334,10 @@ class _Options:
 
     async def _text_or_list(self, text: Text) -> list[str]:
         """`"{{ stops }}"` may be a list of texts."""
-        single = self.frame.program.templates[text].single
-        if single is None:
+        template = self.frame.program.templates.get(text)
+        if template is None:
+            return [text.source]  # an option of the run
+        if template.single is None:
             return [await self.frame.plain(text)]
         value, _ = await self.frame.value_at(text.node)
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
@@ -405,4 +407,6 @@ async def _grammar(frame: Frame, text: Text) -> str:
 
 async def _pattern(frame: Frame, text: Text) -> str:
     """A regular expression; inserted values match as they are written."""
+    if text not in frame.program.templates:
+        return text.source  # an option of the run
     return "".join(s.text if s.literal else escape(s.text) for s in await frame.template(text))

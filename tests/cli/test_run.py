@@ -374,3 +374,37 @@ def test_called_programs_are_boxes(cli, write):
     done = cli("run", "main.yaml", "--backend", "scripted:replies.yml", "--stream", "text")
     boxes = [f"┌ call part\n│ user\n│ Inside.\n│\n│ assistant\n│ {text}\n└\n" for text in ("one", "two")]
     assert done.out == f"before\n\n{boxes[0]}\n after\n\n{boxes[1]}", done.out
+
+
+def test_options_of_the_run(cli, write):
+    """They stand between `defaults` and steps: here the stop of the run is found in the replies of `a` and `c`."""
+    text = "sglspec: v1\ndefaults: {stop: '!'}\nsteps:\n  - {gen: a}\n  - {gen: b, stop: '?'}\n"
+    replies = "a: x!\nb: y!\n"
+    assert run_text(cli, write, text, replies=replies).code != 0
+    done = run_text(cli, write, text, "--sampling", 'stop=["\\n"]', "--sampling", "min_p=", replies=replies)
+    assert json.loads(done.out) == {"a": "x!", "b": "y!"}
+    done = run_text(cli, write, text, "--sampling", "stop_regex=x", "--sampling", "stop=", replies=replies)
+    assert "holds the stop 'x'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["temprature=1"], "--sampling:1:1: error S201: This place has no key `temprature`."),
+        (["top_k=3", "temperature=-1"], "--sampling:2:14: error S212: Expected a number of at least 0, found -1."),
+        (["stop={{ x }}"], "error S"),
+        (["stop='{{ x }}'"], "--sampling:1:7: error S203: `stop` of a run is a value, not a template."),
+        (["n=2"], "--sampling:1:1: error S213: `n` makes a variable a list"),
+        (["min_tokens=9", "max_tokens=3"], "error S507: `min_tokens` (9) is more than `max_tokens` (3)."),
+        (["logit_bias={x: 1}"], "--sampling:1:14: error S507: `x` is not a token id."),
+        (["top_k=3", "top_k=4"], "--sampling:2:1: error S103"),
+        (["top_k"], "is not NAME=VALUE in one line"),
+        (["- a=3"], "is not NAME=VALUE in one line"),
+        (["top_k=3\nseed: 4"], "is not NAME=VALUE in one line"),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_options_of_the_run_that_are_wrong(hello, given: list[str], says: str):
+    done = hello(*[word for option in given for word in ("--sampling", option)])
+    assert done.code == 2
+    assert says in done.err

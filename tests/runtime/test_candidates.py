@@ -43,6 +43,13 @@ async def test_best_keeps_the_likeliest_candidate() -> None:
     assert result.usage.generated_tokens == 6
 
 
+@pytest.mark.parametrize(("keep", "text"), [("", "x4!"), (", keep: first", "x4!"), (", keep: best", "x222!")])
+async def test_likelihood_is_the_mean_and_counts_only_where_it_is_asked_for(keep: str, text: str) -> None:
+    program = steps(f"- 'x'\n- {{gen: a, n: 2, temperature: 1{keep}}}\n- '!'")
+    result = await start(program, {}, Sampled({"a": [["4", "222"]]}), RunOptions()).wait()
+    assert result.text == text
+
+
 class Ended(FakeSession):
     """An end is always likely, other tokens are not."""
 
@@ -173,5 +180,18 @@ async def test_on_the_engine_the_context_goes_on_exactly_with_the_kept_one(folde
         assert kept
         await backend.engine.check()
         assert backend.engine.metrics.failed == 0
+    finally:
+        await backend.close()
+
+
+async def test_on_the_engine_a_candidate_begins_as_a_single_text_does(tmp_path: Path) -> None:
+    """Where the text before it ends in the middle of what the model would write, too."""
+    backend = await open_local(tiny.build(tmp_path), threads=1, weights="fp32")
+    try:
+        for text in ("Hello", "a wor", "x = 1"):
+            one, many = (steps(f"- '{text}'\n- {{gen: a, max_tokens: 4{n}}}") for n in ("", ", n: 1"))
+            single = await start(one, {}, backend, RunOptions()).wait()
+            listed = await start(many, {}, backend, RunOptions()).wait()
+            assert listed.outputs == {"a": [single.outputs["a"]]}, text
     finally:
         await backend.close()

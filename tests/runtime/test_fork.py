@@ -434,12 +434,14 @@ async def test_events_are_gapless_with_one_terminal_event_for_every_reader():
 async def test_noise_keys_depend_on_seed_branch_and_round_only():
     source = "- fork: 2\n  do:\n    - gen: x\n- for: r\n  in: [1, 2]\n  do:\n    - gen: y\n- gen: z\n  seed: 3\n"
 
-    async def keys(seed: int) -> list[tuple[str, int]]:
+    async def keys(seed: int, own: int = 3) -> list[tuple[str, int]]:
         backend = FakeBackend({"x": "a", "y": "b", "z": "c"})
-        await start(steps(source), {}, backend, RunOptions(seed=seed)).wait()
+        program = steps(source.replace("seed: 3", f"seed: {own}"))
+        await start(program, {}, backend, RunOptions(seed=seed)).wait()
         return sorted((request.label, request.noise_key) for request in backend.requests)
 
     first, again, other = await keys(1), await keys(1), await keys(2)
     assert first == again
     assert len({key for _, key in first}) == 5
     assert not {key for _, key in first} & {key for _, key in other}
+    assert [label for label, key in await keys(1, own=4) if (label, key) not in first] == ["z"]
