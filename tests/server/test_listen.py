@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from sglspec.diagnostics import SpecError
 from sglspec.server import serve
 from sglspec.server.drain import Server
-from sglspec.server.listen import bind
+from sglspec.server.listen import bind, open_for_good
 
 ROOT = Path(__file__).parents[2]
 GEN = "sglspec: v1\nsteps:\n  - 'Once '\n  - gen: story\n"
@@ -29,6 +30,17 @@ def test_only_loopback(host: str) -> None:
 def test_a_port_that_is_taken() -> None:
     with bind("127.0.0.1", 0) as listener, pytest.raises(SpecError, match="cannot listen"):
         bind("127.0.0.1", listener.getsockname()[1])
+
+
+async def test_the_collector_does_not_look_through_a_backend_again(tmp_path: Path) -> None:
+    replies = tmp_path / "replies.yaml"
+    replies.write_text("story: there was a fox\n")
+    try:
+        backend = await open_for_good(f"scripted:{replies}", None, None)
+        assert not any(one is backend for one in gc.get_objects())
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_importing_the_server_imports_no_model() -> None:
