@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from sglspec.analysis.lints import LONE_STEPS
+from sglspec.analysis.lints import meant_step
 from sglspec.analysis.program import Routine, Target
 from sglspec.analysis.sites import children, every_step
 from sglspec.diagnostics import Diagnostic, Related, Report
@@ -282,8 +282,8 @@ class ChatChecker:
         message = "text outside of a message: this program is a chat, because it has messages"
         shown = " ".join(step.text.source.split())[:40] if isinstance(step, TextStep) else ""
         help = f"Put it into a message: `- user: {written(shown) if shown else '…'}`."
-        if isinstance(step, TextStep) and shown in LONE_STEPS:
-            help = f"Write `- {shown}:` for the step."
+        if isinstance(step, TextStep) and (meant := meant_step(step.text.node)) is not None:
+            help = f"Write `- {meant}` for the step."
         self.report.add(self.document.diagnostic("S209", message, node, help=help))
 
     def _own_turn(self, step: Gen | Select, tails: Tails, inside: _Inside) -> None:

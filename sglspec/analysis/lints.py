@@ -7,6 +7,7 @@ import re
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Text
 from sglspec.document.load import Document
+from sglspec.document.model import VERBS
 from sglspec.document.nodes import Scalar
 
 LONE_STEPS = ("break", "continue", "return")
@@ -30,12 +31,24 @@ def no_comment(document: Document, report: Report, text: Text) -> None:
 
 
 def step_as_text(document: Document, report: Report, node: Scalar) -> None:
-    """W204: `- break` without its colon is a text."""
-    if node.style != "plain" or node.text not in LONE_STEPS:
+    """W204: `- break` without its colon, and `- user:a` without a space after it, are texts."""
+    meant = meant_step(node)
+    if meant is None:
         return
-    message = f"`{node.text}` is a text here, which the model reads"
-    help = f"Write `- {node.text}:` for the step, or put the text in quotes."
+    shown = node.text if len(node.text) <= 40 else node.text[:39] + "…"
+    message = f"`{shown}` is a text here, which the model reads"
+    help = f"Write `- {meant}` for the step, or put the text in quotes."
     report.add(document.diagnostic("W204", message, node, severity="warning", help=help))
+
+
+def meant_step(node: Scalar) -> str | None:
+    """The step that a text without quotes looks like, as it is written."""
+    if node.style != "plain":
+        return None
+    if node.text in LONE_STEPS:
+        return f"{node.text}:"
+    verb, colon, rest = node.text.partition(":")
+    return f"{verb}: {rest[:40]}" if colon and rest and verb in VERBS else None
 
 
 def braces_in_key(document: Document, report: Report, key: Scalar, help: str) -> None:

@@ -136,9 +136,15 @@ class Compiler:
 
     def _syntax(self, error: ExpressionSyntaxError, node: Scalar) -> None:
         self.mentioned(node.text)
-        self.report.add(
-            self.document.diagnostic_in(error.code, error.message, node, error.start, error.end, help=error.help)
-        )
+        help = error.help
+        if help is None and error.end >= len(node.text) and self._cut_by_comment(node):
+            help = "The ` #` behind it begins a comment, which cut the text short. Put quotes around all of it."
+        self.report.add(self.document.diagnostic_in(error.code, error.message, node, error.start, error.end, help=help))
+
+    def _cut_by_comment(self, node: Scalar) -> bool:
+        """Whether a comment follows right behind a text without quotes."""
+        line = self.document.source.lines[node.range.end.line - 1]
+        return node.style == "plain" and line[node.range.end.column - 1 :].lstrip(" \t").startswith("#")
 
     def _value(self, node: Node, visible: Collection[str], *, in_list: bool) -> CompiledValue | None:
         if isinstance(node, Scalar):

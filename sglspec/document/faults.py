@@ -144,6 +144,8 @@ class Faults:
             self.add(first, "S204", message, help)
             return
         help = f"Did you mean `{meant}`?" if meant else verbs_help()
+        if culprit.text.startswith("-") and culprit.text[1:] in VERBS:
+            help = f"A space is missing: write `- {culprit.text[1:]}: …`."
         if meant is None and len(node.entries) == 1 and isinstance(node.entries[0].value, Scalar):
             help = f"If this is a text with a colon, put it in quotes. {verbs_help()}"
         self.add(culprit, "S204", f"`{culprit.text}` is not a step", help)
@@ -169,9 +171,11 @@ class Faults:
         if model is Decl and (help := advice.declaration_key(name, meant, node)) is not None:
             return help
         users = users_of(name) if issubclass(model, Step) else []
-        if meant and (not users or name in FAMILIAR):
+        if meant and not name.startswith("-") and (not users or name in FAMILIAR):
             return f"Did you mean `{meant}`?"
         known = "Known here: " + ", ".join(offered(model)) + "."
+        if name.startswith("-") and name[1:] in VERBS:
+            return f"A space is missing: write `- {name[1:]}: …`."
         if model is Spec and name in VERBS:
             # `messages` at the top is the habit of another format, not our verb
             shown = f"`- {name}: …`" if VERBS[name].ready and name != "messages" else "`- user: …`"

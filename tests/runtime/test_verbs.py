@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from sglspec.backends.scripted import ScriptedBackend
+from sglspec.backends.base import Method, Scores, Session
+from sglspec.backends.scripted import ScriptedBackend, ScriptedSession, script_of
 from sglspec.runtime import limits
 from sglspec.runtime.run import RunOptions
 from tests.runtime.fake import FakeBackend, Run, program, run_scripted, start, steps
@@ -95,6 +97,24 @@ async def test_select_keeps_the_type_of_its_choice():
     assert result.outputs == {"n": 2}
     assert result.text == "n = 2"
     assert result.meta["n"]["index"] == 1
+
+
+@pytest.mark.parametrize("written", ["", "length_normalized", "greedy", "unconditional", "sum"])
+async def test_select_compares_by_its_method(written: str):
+    asked: list[str] = []
+
+    class Scored(ScriptedSession):
+        async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
+            asked.append(method)
+            return await super().score(choices, method, label)
+
+    class Scoring(ScriptedBackend):
+        async def open(self, label: str = "", caller: Session | None = None) -> Session:
+            return Scored(script_of(self.replies, label, caller))
+
+    line = f"- {{select: c, from: [x, y]{f', method: {written}' if written else ''}}}"
+    assert (await start(steps(line), {}, Scoring({"c": "y"})).wait()).outputs == {"c": "y"}
+    assert asked == [written or "length_normalized"]
 
 
 async def test_select_from_an_expression():
