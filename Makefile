@@ -76,10 +76,11 @@ fuzz: $(STAMP) ## 100,000 mutated documents through all that reads documents; fe
 streams: $(STAMP) ## 200 streams of one server for two minutes, and overload; others with ARGS="--streams 400"
 	@$(BIN)/python -m tests.soak.server $(ARGS)
 
-lint: $(STAMP) ## ruff, pyright, import directions
+lint: $(STAMP) ## ruff, pyright, types of the public API, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python
+	$(BIN)/python -m tests.public_types
 	$(BIN)/lint-imports --no-logo
 
 fmt: $(STAMP) ## format, and fix what ruff can fix

@@ -101,8 +101,8 @@ class Metrics:
     """
 
     def __init__(self, *metrics: str, by: str | Iterable[str] = ()) -> None:
-        self.metrics = tuple(Metric.parse(text) for text in metrics)
-        self.by = (by,) if isinstance(by, str) else tuple(by)
+        self.metrics: tuple[Metric, ...] = tuple(Metric.parse(text) for text in metrics)
+        self.by: tuple[str, ...] = (by,) if isinstance(by, str) else tuple(by)
         self._counts: dict[Metric, dict[str, _Count]] = defaultdict(dict)
 
     @property

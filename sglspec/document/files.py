@@ -72,7 +72,7 @@ class Files:
         granted = [root.resolve() for root in roots]
         self._roots = [own, *granted] if own is not None else granted
         name = posixpath.dirname(source.name.replace("\\", "/")) if own is not None else ""
-        self.start = Folder(self._roots[0], name) if self._roots else None
+        self.start: Folder | None = Folder(self._roots[0], name) if self._roots else None
         self._known: dict[Found, Source] = {}
         self.users: dict[str, Related] = {}
         """Where each file is named first, by what messages call it."""

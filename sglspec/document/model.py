@@ -84,7 +84,9 @@ TAG = "verb:"
 class Model(BaseModel):
     """Base of everything that a mapping node becomes. Closed: an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True
+    )
 
     _node: Mapping = PrivateAttr()
 
@@ -150,7 +152,7 @@ class Step(Model):
 class TextStep(BaseModel):
     """A piece of text, the only step that is not a mapping."""
 
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     text: Text
 

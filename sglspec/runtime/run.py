@@ -50,7 +50,7 @@ class Run:
     def __init__(self, program: Program, inputs: dict[str, Any], backend: Backend, options: RunOptions) -> None:
         seed = options.seed if options.seed is not None else secrets.randbits(64)
         bounds = document_bounds(program.spec.limits, options.bounds)
-        self.log = EventLog()
+        self.log: EventLog = EventLog()
         self._options = options
         self._inputs = inputs
         self._unit = Unit(program, LimitTracker(bounds), program.chat)
