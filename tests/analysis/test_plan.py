@@ -189,6 +189,11 @@ def test_text_is_counted_as_far_as_it_is_known() -> None:
     assert found.beginning == len("Hello, ")
 
 
+def test_steps_that_write_nothing_do_not_end_the_common_beginning() -> None:
+    lines = "[{set: {n: 1}}, 'Question: ', {check: n == 1}, 'is {{ q }}{{ n }}?']"
+    assert planned(f"inputs: {{q: string}}\nsteps: {lines}").beginning == len("Question: is ")
+
+
 def test_a_chat_is_counted_with_its_template(tokenizer_folder: Any) -> None:
     from sglspec.backends.local import ModelMarkup
 

@@ -11,7 +11,7 @@ from sglspec.analysis.inputs import fill
 from sglspec.analysis.plan.known import Unknown, Values, bound_inputs
 from sglspec.analysis.program import Program
 from sglspec.backends.base import RoleClose, RoleOpen, Segment, TextSegment
-from sglspec.document.model import AnyStep, Assistant, Include, Raw, System, TextStep, User
+from sglspec.document.model import AnyStep, Assistant, Check, Include, Raw, Set, System, TextStep, User
 from sglspec.expressions.names import reads_of_template
 
 
@@ -37,6 +37,8 @@ class Beginning:
                         yield RoleClose()
                 case Include():
                     yield from self._included(step)
+                case Set() | Check():
+                    pass  # writes nothing, and inputs keep their values
                 case _:
                     self._ended = True
             if self._ended:
