@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from sglspec.analysis import load_program
+from sglspec.backends.base import GenRequest, Reasoning
+from sglspec.backends.base import Sampling as EngineSampling
 from sglspec.backends.scripted import ScriptedBackend
 from sglspec.diagnostics import Diagnostic, Report, SpecError
 from sglspec.document.model import Sampling
@@ -195,6 +197,56 @@ async def test_precedence_of_options():
         (0.5, 7, 0.1, 9, ("D",)),
         (0.7, 7, 0.1, 9, ("A", "B")),
         (0.0, None, 0.1, 256, ()),
+    ]
+
+
+EVERY = """
+sglspec: v1
+steps:
+  - gen: a
+    id: step
+    max_tokens: 11
+    min_tokens: 2
+    temperature: 0.5
+    top_p: 0.9
+    top_k: 40
+    min_p: 0.1
+    frequency_penalty: 0.2
+    presence_penalty: 0.3
+    repetition_penalty: 1.1
+    seed: 3
+    logit_bias: {11: -5}
+    stop: [p, "\\n"]
+    stop_token_ids: [2]
+    stop_regex: q+
+    keep_stop: true
+    ignore_eos: true
+    logprobs: 4
+    reasoning: {open: <t>, close: </t>, budget: 5}
+"""
+
+
+async def test_every_option_reaches_the_backend():
+    program = load_program(source_from_text(EVERY, "a.yaml"), Report("a.yaml"))
+    assert program is not None
+    backend = FakeBackend({"step": "b"})
+    result = await execute(program, {}, backend, RunOptions(seed=1))
+    assert result.error is None, result.error
+    assert backend.requests == [
+        GenRequest(
+            max_tokens=11,
+            min_tokens=2,
+            stop=("p", "\n"),
+            stop_token_ids=(2,),
+            stop_patterns=("q+",),
+            keep_stop=True,
+            ignore_eos=True,
+            reasoning=Reasoning("<t>", "</t>", budget=5),
+            sampling=EngineSampling(0.5, 0.9, 40, 0.1, 0.2, 0.3, 1.1, ((11, -5.0),)),
+            noise_key=backend.requests[0].noise_key,
+            alternatives=4,
+            label="step",
+        )
     ]
 
 

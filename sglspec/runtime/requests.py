@@ -162,6 +162,9 @@ def value_of(frame: Frame, step: Gen, finish: Finish, constraint: Constraint | N
             raise _cut_off(frame, step, finish, str(problem)) from None
         message = f"the generated text breaks its constraint: {problem}"
         help = "`retry: {max: 3}` with a `temperature` above 0 tries again."
+        if finish.reason == "stop":
+            message = f"the stop {finish.matched!r} ended the text before it was complete: {problem}"
+            help = "Leave the stop out: a text with a constraint ends by itself."
         raise frame.error("S709", message, step.verb_node, help=help if step.retry is None else None) from None
     if finish.reason == "length" and constraint.json:
         raise _cut_off(frame, step, finish, "it could go on with more digits")
