@@ -155,6 +155,8 @@ async def test_a_process_that_died_left_runs(make_app, listening, place) -> None
             chunks=[run_table.Chunk(begun, 0, 0, '{"run_id":"x","seq":0,"type":"run.started"}')],
         )
     )
+    queued = run_table.Chunk(waiting, 0, 0, f'{{"run_id":"{waiting}","seq":0,"type":"run.queued"}}')
+    await dead.write(partial(run_table.append, owner="dead", chunks=[queued]))
     await dead.write(
         lambda c: c.execute(
             run_table.runs.update().where(run_table.runs.c.id == waiting).values(request='{"inputs":{},"trace":false}')
@@ -176,4 +178,5 @@ async def test_a_process_that_died_left_runs(make_app, listening, place) -> None
         "run.aborted",
     ]
     assert [e["seq"] for e in logs[begun]] == [0, 1]
+    assert [e["seq"] for e in logs[waiting]] == list(range(len(logs[waiting])))
     assert beyond.text.count("event: run.failed") == 1  # who saw more than was stored still learns the end

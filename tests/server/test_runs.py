@@ -193,7 +193,8 @@ async def test_too_many_runs(make_app, client_of, stuck) -> None:
         await asyncio.wait_for(backend.started.wait(), 10)
         second = await client.post("/v1/runs", json={"spec": GEN})
         assert (second.status_code, second.json()["code"], second.headers["retry-after"]) == (503, "busy", "1")
-        app.state.service.runs.cancel_all()
+        (run,) = (await client.get("/v1/runs")).json()["data"]
+        await client.post(f"/v1/runs/{run['id']}/cancel")
         assert (await first).json()["status"] == "cancelled"
         assert len(app.state.service.runs) == 0
         third = await client.post("/v1/runs", json={"spec": SAY})

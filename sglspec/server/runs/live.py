@@ -149,6 +149,8 @@ class LiveRun:
 
     async def _have_turn(self) -> None:
         backend: Backend = await self._backend()
+        if self.feed.left:  # its turn came when the process was about to end: it stays in the queue of the store
+            return
         if self._wanted is not None or not await self._keeper.begin(self.id) or self._wanted is not None:
             self._wanted = self._wanted or "cancelled"
             await self._end_unbegun()

@@ -129,6 +129,7 @@ class Runs:
         """End what runs, and what somebody waits for; the rest, and what was not begun of a batch, is left to whoever
         opens the store next."""
         self.closing = True
+        self.slots.stop()
         for live in list(self._live.values()):
             if self._database.lasting and live.waits_for_nobody:
                 live.feed.leave()
@@ -144,10 +145,13 @@ class Runs:
     async def close(self) -> None:
         """End everything: what runs is cancelled, what waits for nobody is left for whoever comes next."""
         self.closing = True
+        self.slots.stop()
         for live in list(self._live.values()):
-            if live.order.mode != "async" or live.begun:
+            if live.waits_for_nobody:
+                live.feed.leave()
+            else:
                 live.stop("cancelled", "The server is stopping.")
-        going = [live.task for live in self._live.values() if live.begun or live.order.mode != "async"]
+        going = [live.task for live in self._live.values() if not live.waits_for_nobody]
         if going:
             await asyncio.wait(going)
         if self._keeper is not None:

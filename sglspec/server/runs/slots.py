@@ -18,7 +18,7 @@ class Slots:
         self.most_waiting = most_waiting
         self.taken = 0
         self._entering = 0
-        self._closed = False
+        self._closed = self._stopped = False
         self._queue: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -43,6 +43,10 @@ class Slots:
         """From now on nothing becomes a run."""
         self._closed = True
 
+    def stop(self) -> None:
+        """From now on nothing gets a slot: what ends makes no room for what waits."""
+        self._stopped = True
+
     def turn(self) -> asyncio.Future[None]:
         """Done when there is a slot, which then is the caller's until `leave`. Cancel it to leave the queue."""
         turn = asyncio.get_running_loop().create_future()
@@ -65,7 +69,7 @@ class Slots:
         self._next()
 
     def _next(self) -> None:
-        while self._queue and (self.taken < self.most or self._queue[0].done()):
+        while self._queue and not self._stopped and (self.taken < self.most or self._queue[0].done()):
             turn = self._queue.popleft()
             if not turn.done():
                 self.taken += 1

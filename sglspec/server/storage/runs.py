@@ -224,8 +224,14 @@ def take_over(connection: Connection, owner: str) -> tuple[list[RunRow], list[Ru
     for row in [RunRow(*found) for found in connection.execute(query.limit(1000))]:
         held = runs.c.owner.is_(None) if row.owner is None else runs.c.owner == row.owner
         taken = update(runs).where(runs.c.id == row.id, runs.c.state == row.state, held).values(owner=owner)
-        if connection.execute(taken).rowcount == 1:
-            (waiting if row.state == "queued" and row.mode == "async" else lost).append(row)
+        if connection.execute(taken).rowcount != 1:
+            continue
+        if row.state == "queued" and row.mode == "async":
+            # that it waits was said by who had it before: it is said again, with the same number
+            connection.execute(delete(events).where(events.c.run == row.id))
+            waiting.append(row)
+        else:
+            lost.append(row)
     return waiting, lost
 
 
