@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.infer import NUMERIC
-from sglspec.analysis.program import Constant, ListValue
+from sglspec.analysis.program import CompiledValue, Constant, ListValue
 from sglspec.analysis.types import ANY, Type, of_choices
 from sglspec.diagnostics import MAX_REPORTED, Related, Report
 from sglspec.document.load import Document
@@ -22,7 +23,13 @@ def choice_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def check_choices(document: Document, report: Report, step: Select, compiled: ListValue) -> Type:
+def check_choices(
+    document: Document,
+    report: Report,
+    step: Select,
+    compiled: ListValue,
+    type_of: Callable[[CompiledValue], Type],
+) -> Type:
     """A literal list of choices: not empty, all scalars, no two of equal text. Their common type."""
     nodes = step.choices.literal.items if step.choices.literal is not None else ()
     if not nodes:
@@ -38,6 +45,12 @@ def check_choices(document: Document, report: Report, step: Select, compiled: Li
             report.add(document.diagnostic("S506", message, node, help="Put the text into quotes."))
             continue
         if not isinstance(item, Constant):
+            kind = type_of(item).kind
+            if kind in ("array", "object"):
+                message = (
+                    f"a choice is a text, a number or true/false, not a {'list' if kind == 'array' else 'mapping'}"
+                )
+                report.add(document.diagnostic("S506", message, node))
             continue
         text = choice_text(item.value)
         if text == "":

@@ -17,7 +17,7 @@ from sglspec.analysis.gens import GenChecker
 from sglspec.analysis.infer import NUMERIC, infer
 from sglspec.analysis.lints import no_comment, step_as_text
 from sglspec.analysis.names import Names, narrowed
-from sglspec.analysis.operations import check_operations
+from sglspec.analysis.operations import check_loop, check_operations
 from sglspec.analysis.paths import known, walk_for, walk_if, walk_match, walk_while
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
 from sglspec.analysis.reuse import Reuse, walk_call, walk_include
@@ -108,10 +108,12 @@ class Flow:
             self.used.add(use.name)
             self.names.check_use(use, node, self.state, self.place, at_end=self.at_end)
         if isinstance(compiled, Template):
-            for expr, lookup, condition in expressions_of(compiled.body, self.lookup):
+            for expr, lookup, role in expressions_of(compiled.body, self.lookup):
                 self._meant(expr, node, lookup)
-                if condition:
+                if role == "condition":
                     self.types(check_truth(expr, lookup), node)
+                elif role == "list":
+                    self.types(check_loop(expr, lookup), node)
         else:
             self._meant(compiled.root, node, self.lookup)
 
@@ -312,7 +314,7 @@ class Flow:
         compiled = self.compiler.items(step.choices, self.names.visible(self.state, self.place))
         type = ANY
         if isinstance(compiled, ListValue):
-            type = check_choices(self.document, self.report, step, compiled)
+            type = check_choices(self.document, self.report, step, compiled, self.type_of)
         elif compiled is not None:
             check_listed(self.document, self.report, step, compiled)
             listed = infer(compiled.root, self.lookup)

@@ -28,6 +28,17 @@ def check_operations(expr: ast.Expr, lookup: Lookup, *, guarded: bool = False) -
         yield problem
 
 
+def check_loop(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
+    """What a `{% for %}` goes over: a list, or the keys of an object."""
+    type = infer(expr, lookup)
+    if type.kind in ("any", "null", "array", "object") or type.nullable:
+        return []
+    help = "Make a list of the text: `x | lines`, `x | split(',')`, or `x | list` for its characters."
+    if type.kind != "string":
+        help = "`range(n)` counts." if type.kind in NUMERIC else None
+    return [_fault(expr, f"`for` goes over a list, and this is {_WORDS[type.kind]}", help)]
+
+
 def _guards(expr: ast.Expr, part: ast.Expr) -> bool:
     match expr:
         case ast.Filter(function="default", value=value):

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Sequence as SequenceABC
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sglspec.analysis.infer import infer
 from sglspec.analysis.lints import braces_in_key
 from sglspec.analysis.patterns import insert_patterns
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
-from sglspec.analysis.types import ANY, LOOP, Lookup
+from sglspec.analysis.types import ANY, LOOP, STRING, Lookup
 from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Expr, Items, Param, Text, Texts
 from sglspec.document.load import Document
@@ -190,23 +191,25 @@ class Compiler:
         self.report.add(self.document.diagnostic("S256", message, node, help=help))
 
 
-def expressions_of(body: SequenceABC[ast.Stmt], lookup: Lookup) -> Iterator[tuple[ast.Expr, Lookup, bool]]:
-    """Every top-level expression of a template, with the types of the names where it stands, and whether it is a
-    condition."""
+Role = Literal["inserted", "condition", "list"]
+
+
+def expressions_of(body: SequenceABC[ast.Stmt], lookup: Lookup) -> Iterator[tuple[ast.Expr, Lookup, Role]]:
+    """Every top-level expression of a template, with the types of the names where it stands, and what it is for."""
     for statement in body:
         match statement:
             case ast.Output(value=value):
-                yield value, lookup, False
+                yield value, lookup, "inserted"
             case ast.If(branches=branches):
                 for branch in branches:
                     if branch.test is not None:
-                        yield branch.test, lookup, True
+                        yield branch.test, lookup, "condition"
                     yield from expressions_of(branch.body, lookup)
             case ast.For(items=items, filter=test):
-                yield items, lookup, False
+                yield items, lookup, "list"
                 inner = _within(statement, lookup)
                 if test is not None:
-                    yield test, inner, True
+                    yield test, inner, "condition"
                 yield from expressions_of(statement.body, inner)
                 yield from expressions_of(statement.otherwise, lookup)
             case ast.Text():
@@ -216,6 +219,6 @@ def expressions_of(body: SequenceABC[ast.Stmt], lookup: Lookup) -> Iterator[tupl
 def _within(loop: ast.For, lookup: Lookup) -> Lookup:
     """The types of names inside of a `{% for %}`."""
     listed = infer(loop.items, lookup)
-    items = (listed.items if listed.kind == "array" else None) or ANY
+    items = STRING if listed.kind == "object" else (listed.items if listed.kind == "array" else None) or ANY
     targets = {target.name: items if len(loop.targets) == 1 else ANY for target in loop.targets} | {"loop": LOOP}
     return lambda name: targets[name] if name in targets else lookup(name)
