@@ -83,6 +83,13 @@ def wrong_value(key: str, parent: Node | None, node: Node, expected: str) -> str
         return f'A colon makes a mapping. Put the text in quotes: `"{entry.key.text}: …"`.'
     if "text" in expected and isinstance(node, Sequence):
         return "A list is not a text. Put the text in quotes if it starts with `[`."
+    if expected == "an expression" and not isinstance(node, Scalar):
+        if key == "messages":
+            return "Write the messages as steps, `- user: …`, or the list as an expression in quotes."
+        shown = flow(node)
+        return f"An expression that starts with a bracket needs quotes: {quoted(shown)}" if "…" not in shown else None
+    if expected == "an expression or a list":
+        return MISSING.get(key)
     if "number" in expected and isinstance(node, Scalar) and isinstance(node.value, str):
         if node.style in ("single", "double", "json"):
             return "Write the number without quotes."

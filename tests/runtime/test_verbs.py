@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sglspec.backends.base import Method, Scores, Session
+from sglspec.backends.base import Method, Scores, Segment, Session, TextSegment
 from sglspec.backends.scripted import ScriptedBackend, ScriptedSession, script_of
 from sglspec.runtime import limits
 from sglspec.runtime.run import RunOptions
@@ -34,9 +34,19 @@ async def test_raw_is_not_rendered():
 
 
 async def test_texts_say_where_they_come_from():
-    source = "- raw: '{'\n- 'a{{ q }}'\n- gen: g\n- '{{ g }}'\n- {select: c, from: ['{{ q }}', b]}"
-    run = start(steps(source, inputs="{q: string}"), {"q": "Q"}, ScriptedBackend({"g": "G", "c": "Q"}))
-    assert await origins(run) == [("{", "author"), ("a", "author"), ("Q", "input"), ("G", "generated")]
+    source = """
+- raw: '{'
+- 'a{{ q }}'
+- gen: g
+- '{{ g }}'
+- set: {l: ["{{ q }}", b], o: {k: "{{ g }}"}, t: "b{{ q }}"}
+- '{{ l[0] }}'
+- '{{ o.k }}'
+- '{{ t }}'
+"""
+    run = start(steps(source, inputs="{q: string}"), {"q": "Q"}, ScriptedBackend({"g": "G"}))
+    written = [("{", "author"), ("a", "author"), ("Q", "input"), ("G", "generated")]
+    assert await origins(run) == [*written, ("Q", "input"), ("G", "generated"), ("bQ", "input")]
 
 
 async def test_a_history_comes_from_where_its_list_does():
@@ -102,8 +112,13 @@ async def test_select_keeps_the_type_of_its_choice():
 @pytest.mark.parametrize("written", ["", "length_normalized", "greedy", "unconditional", "sum"])
 async def test_select_compares_by_its_method(written: str):
     asked: list[str] = []
+    written_by: list[str] = []
 
     class Scored(ScriptedSession):
+        async def extend(self, segments: Sequence[Segment]) -> None:
+            written_by.extend(segment.origin for segment in segments if isinstance(segment, TextSegment))
+            await super().extend(segments)
+
         async def score(self, choices: Sequence[str], method: Method, label: str = "") -> Scores:
             asked.append(method)
             return await super().score(choices, method, label)
@@ -112,9 +127,11 @@ async def test_select_compares_by_its_method(written: str):
         async def open(self, label: str = "", caller: Session | None = None) -> Session:
             return Scored(script_of(self.replies, label, caller))
 
-    line = f"- {{select: c, from: [x, y]{f', method: {written}' if written else ''}}}"
-    assert (await start(steps(line), {}, Scoring({"c": "y"})).wait()).outputs == {"c": "y"}
+    line = f"- {{select: c, from: ['{{{{ q }}}}', y]{f', method: {written}' if written else ''}}}"
+    program = steps(line, inputs="{q: string}")
+    assert (await start(program, {"q": "x"}, Scoring({"c": "y"})).wait()).outputs == {"c": "y"}
     assert asked == [written or "length_normalized"]
+    assert written_by == ["input"], "what a choice says may come from an input"
 
 
 async def test_select_from_an_expression():
