@@ -122,6 +122,11 @@ class CaseChecker:
             )
             return
         for use in compiled.names:
+            declared = self.document.spec.inputs.get(use.name)
+            if declared is not None and declared.secret:
+                message = f"the secret input `{use.name}` would be shown where this does not hold"
+                help = "Expect something of what the program makes of it."
+                self.report.add(self.document.diagnostic_in("S308", message, node, use.start, use.end, help=help))
             if use.name in self.readable:
                 continue
             close = nearest(use.name, self.readable)

@@ -98,7 +98,7 @@ class Calling:
     def _reply(self, session: ToolReplies, labels: list[str]) -> dict[str, Bound]:
         """A script answers for the program: with an object of its outputs."""
         try:
-            value: Any = session.tool_reply(labels)
+            value: Any = self.frame.shared.masked(session.tool_reply(labels))
         except EngineError as problem:
             raise self.frame.engine_error(problem, self.step.verb_node) from None
         known = self.used.program.outputs

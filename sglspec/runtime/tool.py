@@ -87,7 +87,7 @@ async def _answer(frame: Frame, step: ToolStep, tool: Tool | None, arguments: di
     """The tool's result as a value without secrets. Raises S716, S717, and for a script S710."""
     if not frame.shared.backend.capabilities.tools:
         try:
-            return cast("ToolReplies", frame.session).tool_reply(reply_keys(step))
+            return frame.shared.masked(cast("ToolReplies", frame.session).tool_reply(reply_keys(step)))
         except EngineError as problem:
             raise frame.engine_error(problem, step.verb_node) from None
     assert tool is not None, "the run was checked against its tools"
