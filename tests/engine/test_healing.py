@@ -115,6 +115,26 @@ async def test_text_goes_on_as_the_definition_says(
     assert strayed > 4, "most of these literals go on inside their last token"
 
 
+async def test_a_stop_token_that_spells_the_border_anew(tiny_llama: Path) -> None:
+    """It ends the text, but not before `min_tokens`."""
+    strayed = 0
+    async with running(tiny_llama, healing=True) as engine:
+        for literal in LITERALS:
+            session, prompt = await written(engine, literal)
+            _, tokens = await collect(session, max_tokens=3, ignore_eos=True)
+            if ids_of(session)[: len(prompt)] == prompt:
+                continue
+            strayed += 1
+            first = (tokens[0].id,)
+            session, _ = await written(engine, literal)
+            finish, ended = await collect(session, max_tokens=3, stop_token_ids=first)
+            assert (finish.reason, finish.matched, finish.text, len(ended)) == ("stop", first[0], "", 1)
+            session, _ = await written(engine, literal)
+            finish, ended = await collect(session, max_tokens=3, stop_token_ids=first, min_tokens=2, ignore_eos=True)
+            assert len(ended) >= 2 and not ended[0].end
+    assert strayed > 2
+
+
 async def test_a_constraint_begins_behind_the_text(tiny_llama: Path) -> None:
     """Also inside of the token that ends the text."""
     oracle = Oracle(tiny_llama)
