@@ -148,6 +148,14 @@ def test_every_option_of_a_generation_is_waited_for(option: str) -> None:
     assert nodes["gen reader"].waits == (nodes["fork t in […]"].id,)
 
 
+@pytest.mark.parametrize(("n", "branches"), [("", "?"), (", n: 1", "1"), (", n: 3, temperature: 1", "3")])
+def test_candidates_are_a_list_whose_length_is_known(n: str, branches: str) -> None:
+    text = f"steps: [{{gen: a{n}}}, {{fork: i, in: a, do: ['{{{{ i }}}}', {{gen: b, max_tokens: 1}}]}}]"
+    if not n:
+        text = text.replace("in: a", "in: 'lines(a)'")
+    assert counts(planned(text))["branches"] == branches
+
+
 def test_the_critical_path_goes_through_the_slowest_branch() -> None:
     found = planned(
         """steps:

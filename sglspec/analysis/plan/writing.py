@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sglspec.analysis.plan.known import NOTHING, Unknown
 from sglspec.analysis.plan.ranges import ONE, UNKNOWN, Length, Range
-from sglspec.analysis.sampling import DEFAULT_MAX_TOKENS, FLAGS, NUMBERS
+from sglspec.analysis.sampling import DEFAULT_MAX_TOKENS, FLAGS, NUMBERS, last_given
 from sglspec.document.model import Gen, Select
 from sglspec.expressions import value_to_text
 
@@ -39,7 +39,8 @@ def walk_gen(walk: Walk, step: Gen) -> None:
     _own_turn(walk, lambda: _generate(walk, step, one, drafts, attempts))
     if step.retry is not None:
         walk.reads(step, step.retry.until)
-    walk.bind(step.gen, NOTHING if count == 1 else Unknown(Range.exactly(count) if count else UNKNOWN))
+    listed = last_given(step, walk.program.spec.defaults, "n") is not None
+    walk.bind(step.gen, Unknown(Range.exactly(count) if count else UNKNOWN) if listed else NOTHING)
 
 
 def _generate(walk: Walk, step: Gen, one: Range, drafts: Range, attempts: int | None) -> None:
