@@ -136,7 +136,10 @@ class GrammarConstraint:
 
     def _raise(self) -> None:
         if self._matcher.is_error():
-            raise EngineError("constraint", _first_line(self._matcher.get_error()))
+            reason = _first_line(self._matcher.get_error())
+            if "too many" in reason.lower():  # one of llguidance's limits, in its own words
+                reason = f"following the constraint takes too much work, as it repeats or branches too much ({reason})"
+            raise EngineError("constraint", reason)
 
 
 class Grammars:

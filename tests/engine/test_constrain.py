@@ -264,6 +264,15 @@ async def test_a_grammar_that_slows_the_loop_down_is_stopped(tiny_llama: Path, m
         assert len(finish.text) == 9
 
 
+@pytest.mark.parametrize("grammar", ["start: /(a?){500}a{500}/", 'start: "a" start'])
+async def test_a_grammar_that_costs_too_much_says_so(tiny_llama: Path, grammar: str) -> None:
+    async with running(tiny_llama) as engine:
+        session = engine.open()
+        await session.extend([TextSegment("Q")])
+        with pytest.raises(EngineError, match=r"takes too much work, .* \(.*[Tt]oo many"):
+            await collect(session, grammar=grammar)
+
+
 async def test_a_compilation_that_takes_too_long(tiny_llama: Path) -> None:
     async with running(tiny_llama, grammar_timeout=0.05) as engine:
         from concurrent.futures import Future
