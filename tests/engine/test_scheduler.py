@@ -149,7 +149,7 @@ def test_a_step_costs_the_same_however_many_wait() -> None:
         assert scheduler.running <= 64
         run(scheduler, plan)
         assert scheduler.plan().rows
-    assert efforts[1] == efforts[0]
+    assert efforts[1] < 1.01 * efforts[0]
     for _ in range(12_000):
         plan = scheduler.plan()
         assert scheduler.running <= 64

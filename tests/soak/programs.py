@@ -210,7 +210,7 @@ class _Writer:
         found: list[Any] = {
             "context": [" {{ big }}", {"gen": name}],
             "tokens": [{"gen": name, "max_tokens": 50, "ignore_eos": True}],
-            "branches": [{"fork": 12, "do": [{"gen": name, "max_tokens": 2}]}],
+            "branches": [{"fork": f"{name}_item", "in": "range(big | length)", "do": [{"gen": name, "max_tokens": 2}]}],
             "check": [{"set": {name: 1}}, {"check": f"{name} > 1"}],
             "fail": [{"fail": "This program fails."}],
             "schema": [{"gen": name, "schema": "{{ wrong }}"}],
