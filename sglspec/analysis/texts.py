@@ -13,7 +13,7 @@ from sglspec.analysis.lints import braces_in_key
 from sglspec.analysis.patterns import insert_patterns
 from sglspec.analysis.program import CompiledValue, Constant, ListValue, MapValue, Rendered
 from sglspec.analysis.types import ANY, LOOP, STRING, Lookup
-from sglspec.diagnostics import Report
+from sglspec.diagnostics import MAX_REPORTED, Report
 from sglspec.document.fields import TEMPLATE_MARK, Expr, Items, Param, Text, Texts
 from sglspec.document.load import Document
 from sglspec.document.nodes import Node, Scalar, Sequence
@@ -30,8 +30,10 @@ from sglspec.expressions.syntax import (
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_MAX_FAULTS = 20
+_MAX_FAULTS = 8
 """Syntax errors shown of one text."""
+_LONGEST = 4_000
+"""A longer text is read once only, even if it has a fault."""
 
 Use = Callable[["Template | Expression", Scalar], None]
 """Called with everything that compiled, to look at the names in it."""
@@ -124,7 +126,8 @@ class Compiler:
             except ExpressionSyntaxError as error:
                 self._syntax(error, node)
                 whole = False
-                rest = without_piece(source, error.start)
+                worth = len(source) <= _LONGEST and self.report.count < MAX_REPORTED
+                rest = without_piece(source, error.start) if worth else None
                 if rest is None:
                     return None
                 source = rest

@@ -14,7 +14,7 @@ from sglspec.document.familiar import keys_of
 from sglspec.document.faults import Faults
 from sglspec.document.model import LANGUAGE_VERSION, Spec
 from sglspec.document.nodes import Mapping, Node, Scalar, Source, pointers
-from sglspec.document.positions import locate_range
+from sglspec.document.positions import Locator
 from sglspec.document.read import parse
 from sglspec.document.remainder import remainder
 
@@ -30,6 +30,10 @@ class Tree:
     def _pointers(self) -> dict[int, str]:
         return pointers(self.root)
 
+    @cached_property
+    def _locator(self) -> Locator:
+        return Locator(self.source)
+
     def pointer(self, node: Node) -> str:
         """The JSON pointer of a node or a key; "" for one that is not of this document."""
         return self._pointers.get(id(node), "")
@@ -43,7 +47,7 @@ class Tree:
 
     def diagnostic_in(self, code: str, message: str, scalar: Scalar, start: int, end: int, **more: Any) -> Diagnostic:
         """A diagnostic at code points `start` to `end` of a scalar's text."""
-        place: Range = locate_range(self.source, scalar, start, max(end, start + 1))
+        place: Range = self._locator.range(scalar, start, max(end, start + 1))
         pointer = self.pointer(scalar)
         return Diagnostic(code, sentence(message), file=self.source.name, range=place, pointer=pointer, **more)
 

@@ -39,7 +39,24 @@ def locate(source: Source, scalar: Scalar, offset: int) -> Position:
 
 def locate_range(source: Source, scalar: Scalar, start: int, end: int) -> Range:
     """Where `scalar.text[start:end]` stands in the document."""
-    characters = _characters(source, scalar)
+    return Locator(source).range(scalar, start, end)
+
+
+class Locator:
+    """Finds places in one document. It remembers the last scalar, since errors of one text come together."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._last: tuple[Scalar, list[_Character] | None] | None = None
+
+    def range(self, scalar: Scalar, start: int, end: int) -> Range:
+        """As `locate_range`."""
+        if self._last is None or self._last[0] is not scalar:
+            self._last = scalar, _characters(self._source, scalar)
+        return _range(self._source, scalar, self._last[1], start, end)
+
+
+def _range(source: Source, scalar: Scalar, characters: list[_Character] | None, start: int, end: int) -> Range:
     if characters is None:
         return scalar.range
     first = _offset(source, scalar, characters, start)

@@ -172,8 +172,10 @@ def test_deep_loops_do_not_multiply() -> None:
         "inputs:\n" + "".join(f"  k{i}: strng\n" for i in range(5000)) + "steps: [x]\n",
         "inputs:\n  a: {enum: [" + ", ".join(f"a{i}" for i in range(5000)) + "]}\nsteps: ['{{ a }}']\n",
         "steps:\n  - set: {" + ", ".join(f"a{i}: b c" for i in range(5000)) + "}\n",
+        "steps:\n  - |\n    " + "{{ nobody }} " * 1000 + "\n",
+        "steps:\n" + "".join("  - '" + "{{ 1 + }} " * 400 + "'\n" for _ in range(10)),
     ],
-    ids=["unknown names", "no steps", "unknown keys", "unknown types", "a long enum", "a long set"],
+    ids=["unknown names", "no steps", "unknown keys", "unknown types", "a long enum", "a long set", "one text", "syntax"],
 )  # fmt: skip
 def test_many_faults_and_long_lists_are_cheap(text: str) -> None:
     _, calls = calls_of(lambda: load(HEAD + text))
