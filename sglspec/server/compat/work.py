@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from sglspec.backends.base import (
     Backend,
@@ -35,6 +35,7 @@ from sglspec.server.compat.fields import Refused
 _ASIDE = 20_000
 """Characters from which a text is encoded beside the event loop."""
 
+T = TypeVar("T")
 log = logging.getLogger("sglspec.server")
 
 
@@ -78,7 +79,7 @@ class Sample:
     index: int
     place: int
     number: int
-    ids: tuple[int, ...] | None
+    ids: tuple[int, ...] | None = None
     places: tuple[Place, ...] = ()
     text: str = ""
     tokens: list[Token] = field(default_factory=list[Token])
@@ -88,7 +89,7 @@ class Sample:
     aborted: bool = False
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Any] | None = None
 
     @property
     def ended(self) -> bool:
@@ -137,14 +138,19 @@ class Worker:
         return sorted(self.samples, key=lambda sample: sample.index)
 
     async def _order(self, order: Order, place: int, base: int) -> None:
+        samples = [Sample(order, base + i, place, i) for i in range(order.count)]
+        self.samples += samples
         session, ids = await self._open(order.prompt)
         forks: list[Session] = []
         try:
-            samples = [Sample(order, base + i, place, i, ids) for i in range(order.count)]
-            self.samples += samples
-            places, usage = await self._read(session, order, ids)
-            if order.count > 1 and order.request.max_tokens > 0:
-                forks = await session.fork(order.count)
+            for sample in samples:
+                sample.ids = ids
+            prompt = await _unless_aborted(samples, self._prompt(session, order, ids))
+            if prompt is None:
+                for sample in samples:
+                    self._end(sample, None)
+                return
+            places, usage, forks = prompt
             cached = None
             if usage is not None:
                 cached = usage.reused_tokens
@@ -165,6 +171,14 @@ class Worker:
         finally:
             for one in (*forks, session):
                 await one.close()
+
+    async def _prompt(
+        self, session: Session, order: Order, ids: tuple[int, ...] | None
+    ) -> tuple[tuple[Place, ...], Usage | None, list[Session]]:
+        """What is done with a prompt before anything follows it: as `_read`, and the sessions of several samples."""
+        places, usage = await self._read(session, order, ids)
+        several = order.count > 1 and order.request.max_tokens > 0
+        return places, usage, await session.fork(order.count) if several else []
 
     async def _open(self, prompt: Prompt) -> tuple[Session, tuple[int, ...] | None]:
         """A session with the prompt in it, and its tokens where there are any to show."""
@@ -313,6 +327,26 @@ def _trimmed(sample: Sample, delta: Delta) -> str:
 
 def _noise(seed: int, index: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8).digest(), "big")
+
+
+async def _unless_aborted(samples: Sequence[Sample], work: Coroutine[Any, Any, T]) -> T | None:
+    """Work for samples of one order, which are aborted together; None when they are."""
+    if all(sample.aborted for sample in samples):
+        work.close()
+        return None
+    task = asyncio.ensure_future(work)
+    for sample in samples:
+        sample.task = task
+    try:
+        return await task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if (current is not None and current.cancelling()) or not all(sample.aborted for sample in samples):
+            raise
+        return None
+    finally:
+        for sample in samples:
+            sample.task = None
 
 
 async def _together(works: Sequence[Coroutine[Any, Any, None]]) -> None:
