@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,6 +136,14 @@ class Flow:
                 message = f"`defs` has no text `{part.name}`"
                 end = part.name_start + len(part.name)
                 self.report.add(self.document.diagnostic_in("S323", message, node, part.name_start, end, help=help))
+
+    @contextmanager
+    def own_loop(self) -> Generator[None]:
+        """What reads `loop` in here reads that of a loop inside of the fork around."""
+        outside = "loop" in self.used
+        yield
+        if not outside:
+            self.used.discard("loop")
 
     def lookup(self, name: str) -> Type:
         return self.names.type_of(name, self.state)

@@ -31,12 +31,13 @@ def walk_fork(flow: Flow, step: Fork) -> None:
     _bounds(flow, step)
     before = flow.state.part()
     if step.branches is not None:
-        _named(flow, step, before)
+        with flow.own_loop():
+            _named(flow, step, before)
         return
     outside, flow.used = flow.used, set()
     end = _branch(flow, step, variable, items, before, never=runs is False)
     _identical(flow, step, flow.used)
-    flow.used |= outside
+    flow.used = outside | (flow.used - {"loop"})
     inner = [site for site in sites(step.do or []) if not site.append]
     if step.into is not None:
         _into(flow, step, _record(step, inner, end, variable, items), records=True)

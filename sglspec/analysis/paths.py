@@ -70,7 +70,8 @@ def walk_while(flow: Flow, step: While) -> None:
     flow.state.may_change(binders(step.do))
     outer = flow.place
     flow.place = replace(outer, loop=True)
-    compiled = flow.condition(step.condition)
+    with flow.own_loop():
+        compiled = flow.condition(step.condition)
     flow.place = outer
     given = narrowed(compiled.root)[0] if compiled is not None else set[str]()
     never = compiled is not None and isinstance(compiled.root, ast.Literal) and not compiled.root.value
@@ -96,7 +97,8 @@ def _loop(
     if variable is not None:
         body.bind(variable.name, items, id(do))
     place = flow.place.in_loop(variable.name if variable is not None else None, jumps)
-    end = flow.inside(do, body, place)
+    with flow.own_loop():
+        end = flow.inside(do, body, place)
     leaving = [end, *jumps.continues, *jumps.breaks]
     if variable is not None:
         for state in leaving:
