@@ -83,7 +83,7 @@ def test_interrupt_in_a_fork_gives_what_there_is(begin, tmp_path):
     process = begin("--json")
     wait_for_file(tmp_path / "trace.json")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     result = json.loads(out)
     assert process.returncode == 130
     assert result["status"] == "cancelled"
@@ -97,7 +97,7 @@ def test_interrupt_without_json_prints_the_outputs(begin, tmp_path):
     process = begin()
     wait_for_file(tmp_path / "trace.json")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert_partial(json.loads(out))
     assert "Traceback" not in err
@@ -107,7 +107,7 @@ def test_interrupt_of_a_text_stream_shows_the_cut_branches(begin):
     process = begin("--stream", "text")
     until(process, "branch 1 of 3")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "┌ branch 2 of 3" in out
     assert "└ not finished" in out
@@ -118,7 +118,7 @@ def test_events_end_with_the_terminal_one(begin):
     process = begin("--stream", "events")
     until(process, "branch.finished")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert json.loads(out.splitlines()[-1])["type"] == "run.cancelled"
 
@@ -127,7 +127,7 @@ def test_terminate(begin):
     process = begin("--stream", "events")
     until(process, "branch.finished")
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 143
     assert err == "sglspec: terminated\n"
 
@@ -139,7 +139,7 @@ def test_second_interrupt_ends_at_once(begin):
     time.sleep(0.5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=5)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
 
@@ -174,7 +174,7 @@ def test_interrupt_while_the_model_loads_still_prints_one_object(begin, tmp_path
     process = begin("--json", runner="loading")
     assert "loading" in errors(process).readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert json.loads(out)["status"] == "cancelled"
     assert "Traceback" not in err

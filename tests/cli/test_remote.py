@@ -258,7 +258,7 @@ def test_a_run_on_a_server_that_is_interrupted(cli, write, place, tmp_path, numb
     assert process.stdout is not None
     assert process.stdout.read(4) == b"long"
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert b"long" in out
     assert err.decode() == f"sglspec: {'interrupted' if number == signal.SIGINT else 'terminated'}\n"
@@ -290,7 +290,7 @@ def test_a_run_that_is_cancelled_while_its_events_are_read(cli, write, place, tm
     done = cli("runs", "cancel", run, *place.options)
     assert done.code == 0
     assert json.loads(done.out)["id"] == run
-    rest, _ = reader.communicate(timeout=30)
+    rest, _ = reader.communicate(timeout=120)
     assert json.loads(rest.splitlines()[-1])["type"] == "run.cancelled"
     assert reader.returncode == 3
 
@@ -306,7 +306,7 @@ def test_ctrl_c_says_where_to_go_on(cli, write, place, tmp_path) -> None:
     assert reader.stdout is not None
     reader.stdout.readline()
     os.kill(reader.pid, signal.SIGINT)
-    _, err = reader.communicate(timeout=30)
+    _, err = reader.communicate(timeout=120)
     assert reader.returncode == 130
     assert "goes on behind it" in err
     assert "Traceback" not in err

@@ -173,7 +173,9 @@ def listening() -> Listening:
         http = Server(app, drain_seconds=1.0)
         task = asyncio.create_task(http.serve(sockets=[listener]))
         try:
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+            async with httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=120
+            ) as client:
                 yield client
         finally:
             http.should_exit = True

@@ -131,7 +131,7 @@ async def test_the_queue(make_app, listening, stuck) -> None:
         await asyncio.wait_for(backend.started.wait(), 10)
         second = (await client.post("/v1/runs", json={"spec": SAY}, headers=ASYNC)).json()["id"]
         waiting = asyncio.create_task(client.post("/v1/runs", json={"spec": SAY}, headers=EVENTS))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len((await client.get("/v1/runs?status=queued")).json()["data"]) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         refused = await client.post("/v1/runs", json={"spec": SAY})
@@ -155,12 +155,12 @@ async def test_a_client_that_leaves_the_queue(make_app, listening, stuck) -> Non
     async with listening(app) as client:
         first = (await client.post("/v1/runs", json={"spec": GEN}, headers=ASYNC)).json()["id"]
         leaving = [asyncio.create_task(client.post("/v1/runs", json={"spec": SAY}, headers=h)) for h in (EVENTS, {})]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(app.state.service.runs) < 3:  # noqa: ASYNC110 - the set of runs has no event to wait for
                 await asyncio.sleep(0.01)
         for request in leaving:
             request.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(app.state.service.runs) > 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         rows = (await client.get("/v1/runs?status=cancelled")).json()["data"]

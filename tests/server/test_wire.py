@@ -51,7 +51,7 @@ async def talk(port: int, *pieces: bytes, until_closed: bool = True) -> bytes:
 
 
 def client_at(port: int) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}")
+    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120)
 
 
 async def test_headers_that_do_not_come(make_app, monkeypatch, caplog) -> None:
@@ -127,19 +127,19 @@ async def test_stopping_lets_runs_end(make_app, stuck, caplog) -> None:
     app = make_app(backend)
     async with serving(app, drain_seconds=30.0) as (server, port), client_at(port) as client:
         posted = asyncio.create_task(
-            client.post("/v1/runs", json={"spec": GEN}, headers={"Accept": "text/event-stream"}, timeout=30)
+            client.post("/v1/runs", json={"spec": GEN}, headers={"Accept": "text/event-stream"}, timeout=120)
         )
         await asyncio.wait_for(backend.started.wait(), 10)
         half = asyncio.create_task(talk(port, HEAD + b"Content-Length: 1000\r\n\r\n{"))
         await asyncio.sleep(0.1)
         server.should_exit = True
-        refused = await asyncio.wait_for(half, 10)
+        refused = await asyncio.wait_for(half, 60)
         ready = await client.get("/readyz")
         again = await client.post("/v1/runs", json={"spec": GEN})
         listed = await client.get("/v1/runs")
         (run,) = app.state.service.runs._live.values()
         run.stop("cancelled", "That is enough.")
-        text = (await asyncio.wait_for(posted, 10)).text
+        text = (await asyncio.wait_for(posted, 60)).text
     assert refused.startswith(b"HTTP/1.1 503 ")
     assert b'"code":"stopping"' in refused
     assert (ready.status_code, ready.json()["code"]) == (503, "stopping")
@@ -152,7 +152,7 @@ async def test_stopping_lets_runs_end(make_app, stuck, caplog) -> None:
 async def test_a_second_signal_means_now(make_app, stuck) -> None:
     backend = stuck()
     async with serving(make_app(backend), drain_seconds=300.0) as (server, port), client_at(port) as client:
-        posted = asyncio.create_task(client.post("/v1/runs", json={"spec": GEN}, timeout=30))
+        posted = asyncio.create_task(client.post("/v1/runs", json={"spec": GEN}, timeout=120))
         await asyncio.wait_for(backend.started.wait(), 10)
         server.handle_exit(signal.SIGTERM, None)
         server._captured_signals.clear()  # else it would be raised again
@@ -160,7 +160,7 @@ async def test_a_second_signal_means_now(make_app, stuck) -> None:
         assert not posted.done()
         server.handle_exit(signal.SIGTERM, None)
         server._captured_signals.clear()  # else it would be raised again
-        answer = await asyncio.wait_for(posted, 10)
+        answer = await asyncio.wait_for(posted, 60)
     assert answer.json()["status"] == "cancelled"
 
 
@@ -178,9 +178,9 @@ def test_a_process_that_is_told_to_stop(tmp_path: Path) -> None:
     try:
         assert process.stderr is not None
         port = int(process.stderr.readline().rsplit(":", 1)[1])
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
             connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as other:
+            with socket.create_connection(("127.0.0.1", port), timeout=120) as other:
                 other.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 assert b"alive" in other.makefile("rb").read()
             process.send_signal(signal.SIGTERM)
