@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +35,10 @@ from sglspec.expressions.library_text import TEXT
 from sglspec.runtime.limits import Bounds
 from sglspec.runtime.result import Result
 from sglspec.runtime.threads import MOST
-from sglspec.tools import MAX_RESULT, load_tools
+from sglspec.runtime.tool import LONGEST
+from sglspec.tools import GROUP, MAX_RESULT, load_tools
 from sglspec_engine.config import EngineConfig
+from tests.runtime.fake import FakeBackend
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
@@ -141,8 +145,38 @@ def test_the_example_of_a_tool_is_one(tmp_path: Path):
     (tmp_path / "shop.py").write_text(block[1], "utf-8")
     found = load_tools([str(tmp_path / "shop.py")]).find("stock")
     assert found is not None and found.function(item="apple") == {"count": 3, "enough": True}
-    for number in (MAX_RESULT, MOST):
+    for number in (MAX_RESULT, MOST, LONGEST):
         assert f"{number:,}" in page
+    group, entry = re.findall(r"```toml\n\[project.entry-points.\"(.*?)\"\]\nstock = \"(.*?)\"", page)[0]
+    assert group == GROUP and entry.endswith(":stock")
+
+
+def test_the_programs_of_the_page_of_tools_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """One after another, without a model; the server of the page stands for one that is here."""
+
+    async def open_fake(*_: object) -> FakeBackend:
+        return FakeBackend({})
+
+    monkeypatch.setattr("sglspec.api.open_backend", open_fake)
+    page = (ROOT / "docs" / "tools.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    document = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert document is not None
+    order = document[1] + "  - {tool: stock, with: {item: '{{ item }}', least: '{{ least }}'}, into: found}\n"
+    Path("order.sglspec.yaml").write_text(order, "utf-8")
+    ask = "sglspec: v1\ninputs: {question: string}\nsteps:\n  - {tool: files.echo, with: {text: '{{ question }}'}, into: said}\n"
+    Path("ask.sglspec.yaml").write_text(ask, "utf-8")
+    server = f'["{sys.executable}", "{ROOT / "tests" / "cli" / "stdio_server.py"}", "mark"]'
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        runnable = block.replace('["uvx", "mcp-server-files", "/data"]', server)
+        assert ("uvx" in block) == (server in runnable)
+        exec(compile(runnable, "tools.md", "exec"), names)
+        if "order" in block:
+            assert names["program"].run({"item": "apple"}).outputs["found"] == {"count": 3, "enough": True}
+    assert capsys.readouterr().out == "{'said': 'echo How many files are there?'}\n"
 
 
 def test_what_constraints_take():

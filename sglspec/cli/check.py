@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sglspec.cli.complain import Texts
+from sglspec.cli.complain import Texts, once
 from sglspec.cli.documents import documents, read_document
 from sglspec.cli.exits import NO, OK, backend_code, document_code
 from sglspec.cli.options import DocumentPaths, McpOption, RootOption, ToolsOption, folders, host_tools, one_of
@@ -57,7 +56,7 @@ def check(
         checked = [_check(file, stdin, texts, known, granted) for file in files]
     if backend is not None or model is not None:
         _ask(checked, backend, model, texts)
-    found = _once(problem for _, problems in checked for problem in problems)
+    found = once(problem for _, problems in checked for problem in problems)
     faulty = sum(any(p.severity == "error" or strict for p in problems) for _, problems in checked)
     if face is Format.text:
         put(texts.render(found, output()) + _summary(len(files), faulty, clean=not found))
@@ -65,14 +64,6 @@ def check(
         _print_records(face, found)
     code = document_code(found)
     raise typer.Exit(NO if code == OK and strict and found else code)
-
-
-def _once(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """What is wrong with a document that several use, for the first of these only."""
-    found: dict[Diagnostic, Diagnostic] = {}
-    for problem in problems:
-        found.setdefault(replace(problem, related=()), problem)
-    return list(found.values())
 
 
 def _check(

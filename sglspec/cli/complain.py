@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING
 
 from sglspec.cli.streams import note, wants_color, width_of
@@ -21,6 +21,14 @@ class Refused(Exception):
         self.code = code
         self.diagnostics = tuple(diagnostics)
         super().__init__("; ".join(d.message for d in self.diagnostics))
+
+
+def once(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """What is wrong with a document that several use, for the first of these only."""
+    found: dict[Diagnostic, Diagnostic] = {}
+    for problem in problems:
+        found.setdefault(replace(problem, related=()), problem)
+    return list(found.values())
 
 
 @dataclass(slots=True)

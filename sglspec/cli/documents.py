@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.exits import document_code
 from sglspec.cli.inputs import text_source
-from sglspec.cli.options import wrong
+from sglspec.cli.options import is_folder, wrong
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note
 
@@ -25,7 +25,9 @@ ENDINGS = (".sglspec.yaml", ".sglspec.yml", ".sglspec.json")
 
 def documents(path: str) -> Iterator[str]:
     """The files that a path stands for. A file is taken whatever its name."""
-    if not Path(path).is_dir():
+    if not path:  # an empty path would be the folder where we are
+        raise wrong("A path is empty.", "PATH")
+    if not is_folder(path):
         yield path
         return
     found = False
@@ -54,6 +56,8 @@ def load(
     from sglspec.analysis import load_program
     from sglspec.diagnostics import Report, SpecError
 
+    if not spec:
+        raise wrong("The path is empty.", "SPEC")
     try:
         source = read_document(spec, "SPEC", stdin)
     except SpecError as error:

@@ -140,10 +140,18 @@ def _ending_by_exception() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def is_folder(path: str) -> bool:
+    """Whether a path is that of a folder. One that cannot be looked at is none."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):  # a name that is too long
+        return False
+
+
 def folders(roots: Sequence[str] | None) -> tuple[Path, ...]:
     """The folders that `--root` names."""
     for root in roots or ():
-        if not Path(root).is_dir():
+        if not is_folder(root):
             raise wrong(f"{root!r} is not a folder.", "--root")
     return tuple(Path(root) for root in roots or ())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -62,7 +63,7 @@ class Rewriting:
         text = self.rewrite(source, report)
         if text is None:
             return False, report.sorted()
-        marked = file != "-" and Path(file).read_bytes().startswith(b"\xef\xbb\xbf")
+        marked = file != "-" and _has_mark(Path(file))
         differs = marked or text != source.text
         problem = self._deliver(file, source, text, differs)
         return differs, [*report.sorted(), *problem]
@@ -86,6 +87,17 @@ class Rewriting:
         return f"{one} {many}{self.done}"
 
 
+def _has_mark(path: Path) -> bool:
+    """Whether a file begins with a byte order mark. What is no regular file can be read once only."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(3) == b"\xef\xbb\xbf"
+    except OSError:  # it has gone
+        return False
+
+
 def _diff(source: Source, text: str) -> str:
     before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
     lines = difflib.unified_diff(before, after, source.name, source.name)
@@ -98,16 +110,22 @@ def _write(file: str, text: str) -> list[Diagnostic]:
     from sglspec.diagnostics import Diagnostic
 
     path = Path(file).resolve()
-    temporary = ""
+    temporary: Path | None = None
     try:
         mode = path.stat().st_mode
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if not stat.S_ISREG(mode):
+            return [Diagnostic("S100", f"`{file}` cannot be written: it is no regular file.", file=file)]
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sglspec-")
+        temporary = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as out:
             out.write(text)
-        Path(temporary).chmod(mode & 0o7777)
-        Path(temporary).replace(path)
+            out.flush()
+            os.fsync(handle)
+        temporary.chmod(mode & 0o7777)
+        temporary.replace(path)
     except OSError as error:
-        with suppress(OSError):
-            Path(temporary or path / "none").unlink()
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
         return [Diagnostic("S100", f"`{file}` cannot be written: {error.strerror}.", file=file)]
     return []

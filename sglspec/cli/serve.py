@@ -6,7 +6,6 @@ import os
 import re
 from contextlib import suppress
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,17 @@ import typer
 from sglspec.cli.complain import Texts
 from sglspec.cli.documents import documents
 from sglspec.cli.exits import backend_code, document_code
-from sglspec.cli.options import EngineOption, McpOption, ToolsOption, folders, host_tools, one_of, whole_number, wrong
+from sglspec.cli.options import (
+    EngineOption,
+    McpOption,
+    ToolsOption,
+    folders,
+    host_tools,
+    is_folder,
+    one_of,
+    whole_number,
+    wrong,
+)
 
 
 class LogFormat(StrEnum):
@@ -124,7 +133,7 @@ def serve(
     form, level = one_of(LogFormat, log_format, "--log-format"), one_of(LogLevel, log_level, "--log-level")
     names = [_host_name(name) for name in allow_host or ()]
     files = None if paths is None else list(dict.fromkeys(file for path in paths for file in documents(path)))
-    roots = [*(path for path in paths or () if Path(path).is_dir()), *folders(root)]
+    roots = [*(path for path in paths or () if is_folder(path)), *folders(root)]
     from sglspec.backends import check_engine
     from sglspec.backends.switches import split_switches
     from sglspec.diagnostics import SpecError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sglspec.cli.complain import Refused, Texts
-from sglspec.cli.documents import documents
+from sglspec.cli.complain import Refused, Texts, once
+from sglspec.cli.documents import documents, read_document
 from sglspec.cli.exits import FAULT, NO, OK, backend_code, document_code
 from sglspec.cli.options import (
     EngineOption,
@@ -20,6 +20,7 @@ from sglspec.cli.options import (
     whole_number,
     wrong,
 )
+from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import output, put
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ def test(
     except Refused as refusal:
         texts.complain(refusal.diagnostics)
         raise typer.Exit(refusal.code) from None
+    put(_summary(outcomes))
     if junit is not None:
         _write_junit(Path(junit), outcomes)
-    put(_summary(outcomes))
     if any(problem.code == "S799" for outcome in outcomes for problem in outcome.problems):
         raise typer.Exit(FAULT)
     raise typer.Exit(OK if all(outcome.passed for outcome in outcomes) else NO)
@@ -78,15 +79,16 @@ def _trials(paths: list[str], words: list[str], roots: tuple[Path, ...], texts: 
     """The tests of all documents. Raises Refused when a document has errors."""
     from sglspec.analysis import load_program
     from sglspec.diagnostics import Report, SpecError
-    from sglspec.document.read import read_source
     from sglspec.testing import trials_of
 
+    stdin = StandardInput()
     trials: list[Trial] = []
     problems: list[Any] = []
     for file in dict.fromkeys(file for path in paths for file in documents(path)):
-        report = Report(file)
         try:
-            program = load_program(texts.keep(read_source(file)), report, roots=roots)
+            source = texts.keep(read_document(file, "test -", stdin))
+            report = Report(source.name)
+            program = load_program(source, report, roots=roots)
             texts.keep_all(report)
         except SpecError as error:
             problems += error.diagnostics
@@ -94,7 +96,7 @@ def _trials(paths: list[str], words: list[str], roots: tuple[Path, ...], texts: 
         problems += [problem for problem in report.sorted() if problem.severity == "error"]
         trials += trials_of(program) if program is not None else []
     if problems:
-        raise Refused(document_code(problems), dict.fromkeys(problems))
+        raise Refused(document_code(problems), once(problems))
     chosen = [trial for trial in trials if not words or any(trial.matches(word) for word in words)]
     if not chosen:
         message = "No document has `tests`." if not trials else f"None of {len(trials)} tests matches."

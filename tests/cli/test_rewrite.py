@@ -99,7 +99,10 @@ def test_new(cli, tmp_path):
     assert (tmp_path / "hello.sglspec.yaml").read_text() == text
     assert cli("new", "x", "--template", "nothing").code == 2
     assert cli("new").code == 2
-    assert cli("new", "no/folder/x").code == 2
+    assert cli("new", "a/folder/x").out == "a/folder/x.sglspec.yaml\n"
+    assert "name: x\n" in (tmp_path / "a" / "folder" / "x.sglspec.yaml").read_text()
+    assert cli("new", "-", "--template", "judge").out.startswith("sglspec: v1\nname: judge\n")
+    assert not (tmp_path / "-.sglspec.yaml").exists()
     assert [line.split()[0] for line in cli("new", "--list").out.splitlines()] == list(TEMPLATES)
 
 
