@@ -20,6 +20,8 @@ from sglspec.server.service import Service
 from sglspec.server.storage.runs import RUN_ID
 
 MAX_HEADERS = 100
+MAX_HEADER_BYTES = 65_536
+"""Of all headers, and the address."""
 
 log = logging.getLogger("sglspec.server")
 
@@ -94,6 +96,10 @@ def _admit(scope: Scope, hosts: Hosts, locked: bool) -> None:
     headers = Headers(scope=scope)
     if len(headers) > MAX_HEADERS:
         raise Problem(431, "too-many-headers", f"The limit is {MAX_HEADERS}.")
+    # uvicorn's own limit is for headers that come in pieces
+    size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    if size + sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+        raise Problem(431, "too-many-headers", f"The limit is {MAX_HEADER_BYTES:,} bytes.")
     here, port = scope.get("server") or ("", None)
     if port is not None and not locked and not is_loopback(here):
         raise Problem(421, "misdirected", "There are no keys, so this server answers on loopback addresses only.")

@@ -35,7 +35,7 @@ TITLES = {
     "too-large": "The request is too large",
     "unsupported-media-type": "The body is neither JSON nor YAML",
     "misdirected": "This server does not answer to this name",
-    "too-many-headers": "The request has too many headers",
+    "too-many-headers": "The request has too many headers, or too large ones",
     "internal": "A fault in sglspec",
     "backend-unavailable": "The model cannot be used",
     "backend-loading": "The model is not loaded yet",

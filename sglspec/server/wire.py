@@ -1,4 +1,5 @@
-"""The wire: uvicorn's HTTP/1.1 with times for what clients send, and without faults of its own in the log.
+"""The wire: uvicorn's HTTP/1.1 with times for what clients send, our own words where it answers by itself, and without
+faults of its own in the log.
 
 h11, because the faster parser takes headers of any size.
 """
@@ -10,9 +11,12 @@ from typing import Any
 
 import h11
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MAX_HEADER_BYTES = 65_536
+from sglspec.server.guard import MAX_HEADER_BYTES
+from sglspec.server.problems import Problem
+
 MAX_CONNECTIONS = 2_048
 """Beyond these a request is answered with 503 at once."""
 HEAD_SECONDS = 20.0
@@ -27,6 +31,8 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            self.app = _too_many
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -47,7 +53,15 @@ class Connection(H11Protocol):
             cycle.disconnected = True
             cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
+            answer = Problem(400, "invalid-request", "It is not HTTP as RFC 9112 has it.").response()
+            headers = [*answer.raw_headers, (b"connection", b"close")]
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=bytes(answer.body)),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event))
+            self.transport.close()
         else:  # an answer is on its way or out: there is no place for another one
             self.transport.close()
 
@@ -66,6 +80,13 @@ class Connection(H11Protocol):
             self._alarm = None
 
 
+async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    """In place of the application where there are too many connections."""
+    headers = {"Retry-After": "1", "Connection": "close"}
+    problem = Problem(503, "busy", f"This server holds {MAX_CONNECTIONS:,} connections at once.", headers=headers)
+    await problem.response()(scope, receive, send)
+
+
 def config(app: Any, drain_seconds: float) -> uvicorn.Config:
     """How the application is served."""
     return uvicorn.Config(
@@ -79,7 +100,6 @@ def config(app: Any, drain_seconds: float) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(drain_seconds) + 5,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -119,6 +120,59 @@ async def test_requests_that_are_none(make_app, monkeypatch, caplog, request_: b
         assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
         assert b"alive" in await talk(port, b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_what_is_no_http_is_answered_as_everything_else(make_app) -> None:
+    async with serving(make_app()) as (_, port):
+        answer = await talk(port, b"GET /livez HTTP/1.1\r\nHost localhost\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"content-type: application/problem+json" in head.lower()
+    assert json.loads(body)["code"] == "invalid-request"
+
+
+@pytest.mark.parametrize("size", [60_000, 100_000])
+@pytest.mark.parametrize("where", ["a header", "many", "the query"])
+async def test_headers_that_are_too_large(make_app, size: int, where: str) -> None:
+    """They come in one piece, or nearly: what is read at once can be larger than what the parser would wait for."""
+    piece = "x" * (size // 50)
+    target, headers = "/v1/runs", [f"X-{n}: {piece}" for n in range(50)]
+    if where == "a header":
+        headers = [f"X: {'x' * size}"]
+    elif where == "the query":
+        target, headers = f"{target}?program={'x' * size}", []
+    lines = [f"GET {target} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
+    async with serving(make_app()) as (_, port):
+        try:
+            answer = await talk(port, "\r\n".join(lines).encode())
+        except ConnectionResetError:  # it was closed while more came
+            answer = b"HTTP/1.1 400 application/problem+json"
+    if size < 65_536:
+        assert answer.startswith(b"HTTP/1.1 200 ")
+    else:
+        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
+        assert b"application/problem+json" in answer
+
+
+async def test_large_headers_in_one_piece(make_app, client_of) -> None:
+    async with client_of(make_app()) as client:
+        answer = await client.get("/livez", headers={"X-A": "x" * 100_000})
+    assert (answer.status_code, answer.json()["code"]) == (431, "too-many-headers")
+
+
+async def test_more_connections_than_there_may_be(make_app, monkeypatch) -> None:
+    monkeypatch.setattr(wire, "MAX_CONNECTIONS", 1)
+    whole = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with serving(make_app()) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(whole)
+        await reader.readuntil(b'"alive"}')
+        refused = await talk(port, whole)
+        writer.write(whole)
+        await reader.readuntil(b'"alive"}')
+        writer.close()
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert b'"code":"busy"' in refused
 
 
 async def test_stopping_lets_runs_end(make_app, stuck, caplog) -> None:
