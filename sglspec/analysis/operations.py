@@ -160,8 +160,9 @@ def _by_attribute(expr: ast.Filter | ast.Call, listed: Type) -> TypeProblem | No
     if path is None or listed.kind != "array" or listed.items is None:
         return None
     whole = listed.items
-    for name in str(path.value).split(","):
-        problem = _missing(name.split(".")[0].strip(), whole, path.start, path.end)
+    paths = str(path.value).split(",") if expr.function == "sort" else [str(path.value)]
+    for name in paths:
+        problem = _missing(name.split(".")[0], whole, path.start, path.end)
         if problem is not None:
             return problem
     return None
