@@ -74,6 +74,16 @@ def test_run_batch_test_and_check(mcp, write):
     assert (done.code, done.out) == (0, "ok   words.yaml: test 1\n1 passed, in 1 document\n")
 
 
+def test_a_test_without_replies(cli, write, tmp_path: Path, tiny_llama: Path):
+    """The tool runs, beside a model."""
+    write("ask.yaml", SPEC)
+    done = cli(
+        "test", "ask.yaml", "--model", str(tiny_llama), "--mcp", f"odd={sys.executable} {SERVER} {tmp_path}/mark"
+    )
+    assert (done.code, done.out) == (0, "ok   ask.yaml: test 1\n1 passed, in 1 document\n")
+    assert ended(tmp_path / "mark")
+
+
 @pytest.mark.parametrize("mode", ["", "noisy"])
 def test_what_goes_wrong_in_a_call(mcp, write, mode: str):
     write("ask.yaml", steps("fail", "rubbish", "wrong", "echo"))
@@ -107,6 +117,25 @@ def test_a_server_that_cannot_be_used(mcp, write, mode: str, message: str):
     done = mcp("run", "ask.yaml", mode=mode)
     assert done.code == 2 and f"The MCP server `odd` cannot be used: {message}." in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_stop(tmp_path: Path, write, number: signal.Signals):
+    write("ask.yaml", "sglspec: v1\nsteps:\n  - {tool: odd.echo}\n  - {tool: odd.never}\n")
+    write("replies.yaml", "{}\n")
+    options = ("--backend", "scripted:replies.yaml", "--mcp", f"odd={sys.executable} {SERVER} mark")
+    with subprocess.Popen(
+        command("run", "ask.yaml", "--stream", "events", *options, runner="slow"),
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as run:  # fmt: skip
+        assert run.stdout is not None and run.stderr is not None
+        while json.loads(run.stdout.readline()).get("tool") != "odd.never":
+            pass
+        run.send_signal(number)
+        assert json.loads(run.stdout.read().splitlines()[-1])["type"] == "run.cancelled"
+        assert run.stderr.read().count("Traceback") == 0
+        assert run.wait(60) == 128 + number
+    assert ended(tmp_path / "mark")
 
 
 @pytest.mark.parametrize("mode", ["", "deaf"])
