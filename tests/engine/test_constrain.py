@@ -6,12 +6,15 @@ import asyncio
 import gc
 import json
 import re
+import shutil
 import threading
 import weakref
 from pathlib import Path
 from unittest import mock
 
 import pytest
+import torch
+import transformers
 
 from sglspec_engine import constrain
 from sglspec_engine.engine import Engine
@@ -126,6 +129,30 @@ async def test_a_complete_text_ends_where_the_model_wants_something_else(tiny_ll
             sampling=Sampling(logit_bias=((likely, 50.0),)),
         )
         assert len(finish.text) >= 5
+
+
+async def test_an_end_that_is_ignored_is_not_what_the_model_wants_instead(tiny_llama: Path, tmp_path: Path) -> None:
+    """A complete text goes on where the likeliest token but for the end is one that may follow."""
+    oracle = Oracle(tiny_llama)
+    prompt = oracle.vocabulary.encode(["Q"])
+    best = int(oracle.logits(prompt)[-1, : oracle.vocabulary.size].argmax())
+    word = oracle.vocabulary.token_bytes[best].decode()
+    model = transformers.AutoModelForCausalLM.from_pretrained(tiny_llama)
+    with torch.no_grad():
+        head = model.get_output_embeddings()
+        assert head is not None
+        rows = head.weight
+        rows[sorted(oracle.loaded.eos_ids)] = rows[best] * 1.01
+    shutil.copytree(tiny_llama, tmp_path / "model")
+    model.save_pretrained(tmp_path / "model")
+    grammar = f'start: "" | {json.dumps(word)} "!"'
+    async with running(tmp_path / "model") as engine:
+        for ignore, text in ((False, ""), (True, f"{word}!")):
+            session = engine.open()
+            await session.extend([TextSegment("Q")])
+            finish, _ = await collect(session, grammar=grammar, ignore_eos=ignore, max_tokens=9)
+            assert finish.text == text
+            await session.close()
 
 
 async def test_nothing_may_follow(tiny_llama: Path) -> None:

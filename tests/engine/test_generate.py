@@ -184,6 +184,9 @@ async def test_end_of_turn_does_not_enter_the_context(tiny_llama: Path) -> None:
         finish, tokens = await collect(session, max_tokens=5, ignore_eos=True, sampling=biased)
         assert finish.reason == "length"
         assert end not in [t.id for t in tokens]
+        stopped = {"ignore_eos": True, "stop_token_ids": (end,), "sampling": biased}
+        finish, tokens = await collect(session, max_tokens=5, **stopped)
+        assert (finish.reason, finish.matched, len(tokens)) == ("stop", end, 1), "it is asked for by its id"
 
 
 async def test_padding_rows_of_the_output_are_never_sampled(tiny_llama: Path) -> None:
