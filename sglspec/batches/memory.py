@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sglspec.analysis.plan import beginning_of, plan
 from sglspec.analysis.plan.texts import Sizes
 from sglspec.analysis.program import Program
 from sglspec.backends.base import Backend, EngineError, KVMemory, Segment, Usage
+from sglspec.backends.markup import Markup, Piece
 from sglspec.batches.source import Row
 from sglspec.diagnostics import SpecError
 
@@ -23,34 +25,50 @@ class Need:
     shared: int = 0
 
 
+class _Remembering:
+    """A markup that knows the last counts: rows say much of the same."""
+
+    def __init__(self, markup: Markup) -> None:
+        self._count = lru_cache(64)(markup.count)
+        self.name = markup.name
+        self.require_chat, self.start = markup.require_chat, markup.start
+        self.open, self.close, self.trims = markup.open, markup.close, markup.trims
+
+    def count(self, pieces: Sequence[Piece]) -> int | None:
+        return self._count(tuple(pieces))
+
+
 class Room:
     """Tokens of context that rows hold at most, by their plans, against those that there is memory for.
 
-    Where nothing bounds a plan, a row is taken to need no more than the largest that has ended. The backend takes
-    memory back where that is too little.
+    Where nothing bounds a part of a plan, such as a text with what was generated before, that part counts with its
+    least, and the row as at least as large as any that has ended. The backend takes memory back where that is too
+    little.
     """
 
     def __init__(self, program: Program, backend: Backend) -> None:
         self._memory = backend if isinstance(backend, KVMemory) else None
         self._program = program
-        self._sizes = Sizes(self._memory.markup) if self._memory is not None else None
+        self._markup = _Remembering(self._memory.markup) if self._memory is not None else None
         self._before: dict[str, Any] = {}
         self._largest = 0
 
     def need(self, row: Row) -> Need:
         """Nothing where nothing is known. Its beginning is what follows from inputs that the row before has, too."""
-        if self._memory is None or self._sizes is None or row.problem:
+        if self._memory is None or self._markup is None or row.problem:
             return Need()
         try:
-            bound = plan(self._program, row.inputs, self._memory.markup).computed
+            cost = plan(self._program, row.inputs, self._markup).cost
             common = {k: v for k, v in row.inputs.items() if k in self._before and self._before[k] == v}
-            beginning, shared = beginning_of(self._program, common, self._sizes)
+            beginning, shared = beginning_of(self._program, common, Sizes(self._markup))
         except (SpecError, EngineError):  # the run will say so
             return Need()
-        assert bound is not None
         self._before = dict(row.inputs)
-        own = max(bound.least - shared, self._largest) if bound.most is None else bound.most - shared
-        return Need(min(max(own, 0), self._memory.kv_tokens), beginning, shared)
+        parts = (cost.text, cost.choices, cost.generated)
+        own = max(sum(part.least if part.most is None else part.most for part in parts) - shared, 0)
+        if any(part.most is None for part in parts):
+            own = max(own, self._largest)
+        return Need(min(own, self._memory.kv_tokens), beginning, shared)
 
     def has(self, needs: Iterable[Need]) -> bool:
         """Whether rows with these needs fit together."""

@@ -92,6 +92,12 @@ def test_what_rows_begin_with_is_held_once():
     assert not room.has([first, *[second] * (fit - 1)])
 
 
+def test_where_nothing_bounds_a_part_it_counts_with_its_least():
+    """What was generated is written again: how long that is nobody knows."""
+    text = HEAD + "  - {gen: a, max_tokens: 30}\n  - '{{ a }} and'\n  - {gen: b, max_tokens: 40}\n"
+    assert Room(program(text), Small(200)).need(row(n=1)).own == 30 + len(" and") + 40
+
+
 def test_where_nothing_bounds_a_row_those_before_it_count():
     room = Room(program(UNBOUND), Small(200))
     assert room.need(row(n=1)).own == 0
