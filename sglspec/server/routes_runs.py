@@ -27,6 +27,7 @@ from sglspec.server.runs.follow import follow, stored
 from sglspec.server.service import Service
 from sglspec.server.sse import EventStream, client_gone
 from sglspec.server.storage import runs as table
+from sglspec.server.storage.programs import NAME
 from sglspec.server.storage.runs import RUN_ID, STATES, OtherRequest, RunRow, State
 
 _INLINE = openapi.run_operation(
@@ -38,7 +39,7 @@ _STORED = openapi.run_operation(openapi.content("application/json", schema=opena
 _PAGE = {
     "parameters": [
         openapi.query("status", {"type": "array", "items": {"enum": list(STATES)}}),
-        openapi.query("program", {"type": "string"}),
+        openapi.query("program", {"type": "string", "pattern": f"^{NAME.pattern}$"}),
         *openapi.PAGE,
     ]
 }
@@ -182,6 +183,8 @@ class RunRoutes:
         if any(state not in STATES for state in states):
             raise Problem(400, "invalid-request", f"`status` is one of {', '.join(STATES)}.")
         program = request.query_params.get("program")
+        if program is not None and not NAME.fullmatch(program):
+            raise Problem(400, "invalid-request", "`program` is the name of a stored program.")
         grant = grant_of(request)
         mine = None if grant.may("admin") else grant.owner
         job = partial(table.page, below=below, limit=limit + 1, states=states, program=program, principal=mine)

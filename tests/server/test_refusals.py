@@ -192,6 +192,8 @@ async def test_packed_bodies(make_app, client_of) -> None:
         ("/v1/runs?colour=secret", "colour"),
         ("/v1/runs?limit=3&limit=secret", "limit"),
         ("/v1/runs?after=secret", "after"),
+        ("/v1/runs?program=secret%00", "program"),
+        ("/v1/runs?program=Secret", "program"),
         ("/v1/batches?after=run_secret", "after"),
         ("/v1/programs?after=Secret", "after"),
         ("/v1/programs/p/versions?after=secret", "after"),

@@ -270,6 +270,16 @@ async def test_runs_that_there_are_not(make_app, client_of, run: str) -> None:
             assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
 
 
+@pytest.mark.parametrize("after", [2**31, 10**15 - 1])
+async def test_places_far_behind_the_end_of_a_log(make_app, client_of, database, after: int) -> None:
+    async with client_of(make_app(database=database)) as client:
+        run = (await client.post("/v1/runs", json={"spec": "sglspec: v1\nsteps: [hello]\n"})).json()["run_id"]
+        page = await client.get(f"/v1/runs/{run}/events?after={after}")
+        stream = await client.get(f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(after)})
+    assert (page.status_code, page.json()["data"]) == (200, [])
+    assert stream.text.count("event: ") == 1 and "event: run.succeeded" in stream.text
+
+
 @pytest.mark.parametrize("query", ["after=x", "after=-2", "after=99999999999999999999", "after="])
 async def test_places_in_a_log_that_there_are_not(make_app, client_of, query: str) -> None:
     async with client_of(make_app()) as client:

@@ -26,6 +26,8 @@ Mode = Literal["sync", "stream", "async", "batch"]
 STATES: tuple[State, ...] = ("queued", "running", "succeeded", "failed", "cancelled", "expired", "aborted")
 RUN_ID = re.compile(r"run_[0-9a-f]{28}")
 LIVE: tuple[State, ...] = ("queued", "running")
+MAX_SEQ = 2**31 - 1
+"""What a column for the numbers of events holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,7 @@ def trace(connection: Connection, run: str) -> str | None:
 
 def events_after(connection: Connection, run: str, after: int, limit: int = 64) -> list[Chunk]:
     """Chunks that hold events after a number, at most so many."""
+    after = min(after, MAX_SEQ)  # Postgres compares no column with a number that the column cannot hold
     query = select(events).where(events.c.run == run, events.c.last > after).order_by(events.c.first).limit(limit)
     return [Chunk(*row) for row in connection.execute(query)]
 
