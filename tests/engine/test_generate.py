@@ -66,6 +66,10 @@ async def test_the_likeliest_tokens_beside_each_token(tiny_llama: Path) -> None:
         assert (finish.text, finish.reason, tokens, finish.usage.generated_tokens) == ("", "length", [], 0)
         row = oracle.logits(ids_of(session))[-1, :size]
         assert [one.id for one in finish.ahead] == row.topk(3).indices.tolist()
+        assert not any(one.end for one in finish.ahead)
+        stop = (finish.ahead[1].id,)
+        finish, _ = await collect(session, max_tokens=0, alternatives=3, stop_token_ids=stop)
+        assert [one.end for one in finish.ahead] == [False, True, False]
 
 
 async def test_tokens_equal_transformers_generate(tiny_llama: Path) -> None:
