@@ -75,6 +75,9 @@ from sglspec.expressions import ast
 from sglspec.expressions.syntax import Expression, Template
 from sglspec.tools import Tools
 
+SCALARS = ("string", "boolean", *NUMERIC)
+"""Kinds of values that are written as they are where a text is wanted."""
+
 
 @dataclass(slots=True)
 class Flow:
@@ -202,9 +205,16 @@ class Flow:
         self.option(options.keep, "keep", ("string",))
         for value in (options.logit_bias, options.stop_token_ids):
             if value is not None and holds_template(value.node):
-                self.value(value.node)
+                kind, name = ("object", "logit_bias") if value is options.logit_bias else ("array", "stop_token_ids")
+                self._needs(name, self.value(value.node), (kind,), value.node)
         self.compiler.texts(options.stop, self.names.visible(self.state, self.place))
         self.compiler.texts(options.stop_regex, inserts=self.patterns)
+        for text in options.stop.items if options.stop is not None else ():
+            template = self.compiler.templates.get(text)
+            if template is not None and template.single is not None:
+                type = infer(template.single.root, self.lookup)
+                self._needs("stop", type, (*SCALARS, "array"), text.node)
+                self._needs("stop", type.items or ANY, SCALARS, text.node, "texts")
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
@@ -318,6 +328,8 @@ class Flow:
         if isinstance(compiled, Rendered) and compiled.template.single is None:
             help = "Write exactly one `{{ … }}`, with nothing around it."
             self.report.add(self.document.diagnostic("S203", "a schema is a mapping, not a text", node, help=help))
+        elif compiled is not None:
+            self._needs("schema", self.type_of(compiled), ("object",), node)
 
     def _select(self, step: Select) -> None:
         compiled = self.compiler.items(step.choices, self.names.visible(self.state, self.place))
@@ -327,8 +339,10 @@ class Flow:
         elif compiled is not None:
             check_listed(self.document, self.report, step, compiled)
             listed = infer(compiled.root, self.lookup)
-            self._not_a_list(listed, step.choices.expr, "from")
+            node = step.choices.node
+            self._needs("from", listed, ("array",), node)
             type = listed.items or ANY
+            self._needs("from", type, SCALARS, node, "texts, numbers or true/false")
         self._bind(step, type)
 
     def _set(self, step: Set) -> None:
@@ -357,7 +371,7 @@ class Flow:
     def _messages(self, step: Messages) -> None:
         compiled = self.compiler.expression(step.messages)
         if compiled is not None:
-            self._not_a_list(infer(compiled.root, self.lookup), step.messages, "messages")
+            self._needs("messages", infer(compiled.root, self.lookup), ("array",), step.messages.node)
 
     # -- lists -----------------------------------------------------------------------------------------------
 
@@ -373,13 +387,15 @@ class Flow:
         if compiled is None:
             return ANY, None
         listed = infer(compiled.root, self.lookup)
-        self._not_a_list(listed, items.expr, "in")
+        self._needs("in", listed, ("array",), items.node)
         return listed.items or ANY, bool(compiled.root.items) if isinstance(compiled.root, ast.ListLit) else None
 
-    def _not_a_list(self, type: Type, expr: Expr | None, key: str) -> None:
-        if type.kind not in ("any", "array", "null") and not type.nullable and expr is not None:
-            message = f"`{key}` needs a list, and this is {kind_words(type)}"
-            self.report.add(self.document.diagnostic("S408", message, expr.node))
+    def _needs(self, key: str, type: Type, kinds: tuple[str, ...], node: Node, wanted: str | None = None) -> None:
+        """A value whose type is known is of one of these kinds."""
+        if type.kind not in ("any", "null", *kinds) and not type.nullable and not self.state.muted:
+            wanted = wanted or {"array": "a list", "object": "an object"}.get(kinds[0], "a text or a list of texts")
+            message = f"`{key}` needs {wanted}, and this is {kind_words(type)}"
+            self.report.add(self.document.diagnostic("S408", message, node))
 
     def _leave(self, step: Break | Continue | Return | Fail) -> None:
         match step:
