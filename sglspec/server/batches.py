@@ -79,14 +79,16 @@ class Batches:
     async def _work(self) -> None:
         while not self._database.closed:
             try:
-                batch = await self._database.write(partial(table.claim, owner=self._runs.owner))
-                if batch is not None:
+                if not self._runs.closing and (batch := await self._claim()) is not None:
                     await self._run(batch)
                     continue
             except Exception:
                 log.exception("working on batches failed")
             self._news.clear()
             await self._pause()
+
+    async def _claim(self) -> Batch | None:
+        return await self._database.write(partial(table.claim, owner=self._runs.owner))
 
     async def _pause(self) -> None:
         """Until there is news, or for a while."""
@@ -148,7 +150,14 @@ class Batches:
             await self._note(row, "refused", None, refusal(errors[0]))
             return
         order = Order(program, inputs, int(row.seed), mode="batch", detach=True, principal=batch.principal)
-        run, _ = await self._runs.create(order)
+        making = asyncio.ensure_future(self._runs.create(order))
+        try:
+            run, _ = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.wait({making})  # what is stored has to be ended, too
+            if making.exception() is None and (live := self._runs.find(making.result()[0])) is not None:
+                live.stop("cancelled", "Its batch was stopped.")
+            raise
         live = self._runs.find(run)
         if live is None:
             raise RuntimeError("a run that was just created is not there")

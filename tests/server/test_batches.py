@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from sglspec.server.storage import batches as table
 from sglspec.server.storage import runs as run_table
@@ -119,6 +120,51 @@ async def test_a_batch_that_is_cancelled(make_app, listening, stuck) -> None:
             while len(app.state.service.runs):  # noqa: ASYNC110 - the set of runs has no event to wait for
                 await asyncio.sleep(0.01)
         assert backend.cancelled.is_set()
+
+
+async def test_a_batch_that_is_cancelled_while_a_row_is_stored(make_app, listening, stuck, monkeypatch) -> None:
+    """The run of that row does not stay behind."""
+    app = make_app(stuck(), runs=2)
+    runs = app.state.service.runs
+    create, stored, go_on = runs.create, asyncio.Event(), asyncio.Event()
+
+    async def slow(*arguments: Any) -> Any:
+        made = await create(*arguments)
+        stored.set()
+        await go_on.wait()
+        return made
+
+    monkeypatch.setattr(runs, "create", slow)
+    async with listening(app) as client:
+        await client.post("/v1/programs", content=GEN, headers=YAML)
+        batch = (await client.post("/v1/batches", json={"program": "tale", "rows": [{"n": 1}]})).json()["id"]
+        await asyncio.wait_for(stored.wait(), 10)
+        await client.post(f"/v1/batches/{batch}/cancel")
+        go_on.set()
+        assert (await until_ended(client, batch))["status"] == "cancelled"
+        run = (await client.get("/v1/runs")).json()["data"][0]["id"]
+        face = (await client.get(f"/v1/runs/{run}", headers={"Prefer": "wait=20"})).json()
+    assert face["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("step", ["row_done", "finish", "pending"])
+async def test_a_store_that_fails_for_a_while(make_app, listening, place, monkeypatch, step: str) -> None:
+    """The process goes on with its batch."""
+    real, failed = getattr(table, step), asyncio.Event()
+
+    def failing(connection: Any, **arguments: Any) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise OperationalError(step, {}, Exception("disk full"))
+        return real(connection, **arguments)
+
+    monkeypatch.setattr(table, step, failing)
+    monkeypatch.setattr("sglspec.server.batches.LOOK_SECONDS", 0.01)
+    async with listening(make_app(replies={"story": "x"}, database=database_at(place))) as client:
+        await client.post("/v1/programs", content=GEN, headers=YAML)
+        batch = (await client.post("/v1/batches", json={"program": "tale", "rows": [{"n": 1}, {"n": 2}]})).json()["id"]
+        face = await until_ended(client, batch)
+    assert failed.is_set() and (face["status"], face["counts"]) == ("succeeded", {"succeeded": 2})
 
 
 async def test_another_process_goes_on_with_a_batch(make_app, listening, stuck, place) -> None:

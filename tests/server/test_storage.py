@@ -157,6 +157,23 @@ async def test_events_of_a_run_that_is_not_ours_are_not_written(database: Databa
     assert await database.read(partial(runs.events_after, run=foreign, after=-1)) == []
 
 
+async def test_events_whose_storing_was_not_learnt_of(database: Database) -> None:
+    """A connection that breaks while it commits leaves open what is stored: it is stored again, with what came since."""
+    run = await created(database)
+    for chunk in (Chunk(run, 0, 1, "a\nb"), Chunk(run, 0, 2, "a\nb\nc")):
+        await database.write(partial(runs.append, owner="me", chunks=[chunk]))
+    end = replace(ending(run), chunk=Chunk(run, 0, 3, "a\nb\nc\nd"))
+    assert await database.write(partial(runs.finish, owner="me", ending=end))
+    assert await database.read(partial(runs.events_after, run=run, after=-1)) == [end.chunk]
+
+
+async def test_runs_whose_beginning_was_not_learnt_of(database: Database) -> None:
+    await database.write(partial(runs.renew, owner="me", expires=time.time() + 60))
+    here, waiting, watched = [await created(database, mode=mode) for mode in ("async", "async", "sync")]
+    found = await database.write(partial(runs.take_over, owner="me", here={here}))
+    assert [[row.id for row in rows] for rows in found] == [[waiting], [watched]]
+
+
 async def test_what_a_dead_process_left(database: Database) -> None:
     now = time.time()
     await database.write(partial(runs.renew, owner="alive", expires=now + 60))

@@ -7,7 +7,10 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from sglspec.server.runs import manager
+from sglspec.server.storage import runs as table
 from tests.server.test_stream import check_stream, parse
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -240,6 +243,32 @@ async def test_a_run_with_a_key_is_there_for_who_comes_back(make_app, listening,
         assert len(app.state.service.runs) == 1 and not backend.cancelled.is_set()
         app.state.service.runs.cancel_all()
         assert (await again).headers["idempotency-replayed"] == "true"
+
+
+async def test_a_store_that_fails_when_a_run_ends(make_app, listening, database, monkeypatch) -> None:
+    """The client gets its answer, and the store the end of the run when it works again."""
+    real, failures = table.finish, 0
+
+    def failing(*arguments: Any, **named: Any) -> bool:
+        nonlocal failures
+        failures += 1
+        if failures < 4:
+            raise OperationalError("finish", {}, Exception("disk full"))
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(table, "finish", failing)
+    monkeypatch.setattr(manager, "_TRIES", 1)
+    monkeypatch.setattr(manager, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(manager, "FLUSH_SECONDS", 0.01)
+    async with listening(make_app(database=database)) as client:
+        answer = await client.post("/v1/runs", json={"spec": SAY})
+        run = answer.json()["run_id"]
+        face = (await client.get(f"/v1/runs/{run}", headers={"Prefer": "wait=20"})).json()
+        result = await client.get(f"/v1/runs/{run}/result")
+        events = (await client.get(f"/v1/runs/{run}/events?after=-1")).json()["data"]
+    assert (answer.status_code, face["status"], result.json()) == (200, "succeeded", answer.json())
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert events[-1]["type"] == "run.succeeded"
 
 
 async def test_pages_of_runs(make_app, client_of, database) -> None:

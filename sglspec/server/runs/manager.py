@@ -24,7 +24,7 @@ from sglspec.server.runs.live import LiveRun, Order
 from sglspec.server.runs.slots import Slots
 from sglspec.server.storage import runs as table
 from sglspec.server.storage.batches import prune as prune_batches
-from sglspec.server.storage.database import Database
+from sglspec.server.storage.database import Database, Job
 from sglspec.server.storage.runs import Chunk, Ending, Once, RunRow
 from sglspec.server.storage.statements import new_id
 from sglspec.tools import Tools
@@ -40,6 +40,7 @@ PRUNE_SECONDS = 60.0
 
 _TRIES = 5
 LOST = Diagnostic("S719", "The server that ran it has ended.", help="Post it again.")
+NOT_BEGUN = Diagnostic("S719", "The store failed when it was to begin.", help="Post it again.")
 
 log = logging.getLogger("sglspec.server")
 
@@ -75,6 +76,9 @@ class Runs:
         self._tools = tools
         self._keeping = keeping
         self._live: dict[str, LiveRun] = {}
+        self._making: set[str] = set()
+        self._endings: dict[str, Callable[[], Job[bool]]] = {}
+        """Of runs that ended while the store took nothing."""
         self._saving = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
         self._renewed: float | None = None
@@ -106,9 +110,13 @@ class Runs:
         await self.start()
         row = self._row(order)
         job = partial(table.create, row=row, document=order.program.document, once=once)
-        made = await self._database.write(job)
-        if made == row.id:
-            self._enter(row.id, order)
+        self._making.add(row.id)
+        try:
+            made = await self._database.write(job)
+            if made == row.id:
+                self._enter(row.id, order)
+        finally:
+            self._making.discard(row.id)
         return made, made != row.id
 
     async def row(self, run: str) -> RunRow:
@@ -161,6 +169,7 @@ class Runs:
             live.task.cancel()
         if self._keeper is not None:
             await self._save()
+            await self._save_endings()
             await self._database.write(lambda connection: table.let_go(connection, self.owner))
 
     # -- the steps of a run, written down ------------------------------------------------------------------------
@@ -170,24 +179,34 @@ class Runs:
         return await self._database.write(lambda connection: table.begin(connection, run, self.owner))
 
     async def finish(self, live: LiveRun, ending: Callable[[Chunk], Ending]) -> bool:
-        """See `Keeper`. A store that fails is tried again for some seconds; the client gets its answer in any case."""
+        """See `Keeper`. A store that fails is tried again for some seconds; then the client gets its answer, and the
+        store the end of the run as soon as it takes it."""
+
+        def job() -> Job[bool]:
+            chunk = live.feed.unsaved()
+            assert chunk is not None
+            return partial(table.finish, owner=self.owner, ending=ending(chunk))
+
         for wait in range(_TRIES):
             try:
                 async with self._saving:
-                    chunk = live.feed.unsaved()
-                    assert chunk is not None
-                    job = partial(table.finish, owner=self.owner, ending=ending(chunk))
-                    return await self._database.write(job)
+                    return await self._database.write(job())
             except SQLAlchemyError:
                 log.exception("the end of run %s cannot be stored", live.id)
                 await asyncio.sleep(wait)
+        self._endings[live.id] = job
         return False
 
     # -- from time to time ---------------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        due = {self._look: 0.0, self._renew: 0.0, self._take_over: 0.0, self._prune: 0.0}
-        every = {self._look: LOOK_SECONDS, self._renew: RENEW_SECONDS, self._take_over: RENEW_SECONDS}
+        due = {self._look: 0.0, self._renew: 0.0, self._save_endings: 0.0, self._take_over: 0.0, self._prune: 0.0}
+        every = {
+            self._look: LOOK_SECONDS,
+            self._save_endings: LOOK_SECONDS,
+            self._renew: RENEW_SECONDS,
+            self._take_over: RENEW_SECONDS,
+        }
         while not self._database.closed:
             await asyncio.sleep(FLUSH_SECONDS)
             now = time.monotonic()
@@ -216,6 +235,12 @@ class Runs:
                 if (live := self._live.get(chunk.run)) is not None:
                     live.feed.saved(chunk.last)
 
+    async def _save_endings(self) -> None:
+        """Write down what `finish` could not."""
+        for run, job in list(self._endings.items()):
+            await self._database.write(job())
+            del self._endings[run]
+
     async def _look(self) -> None:
         if self._live:
             for run, state in await self._database.read(lambda connection: table.to_cancel(connection, self.owner)):
@@ -229,7 +254,8 @@ class Runs:
 
     async def _take_over(self) -> None:
         """Go on with what a dead process left waiting, and say of the rest that it is lost."""
-        waiting, lost = await self._database.write(lambda connection: table.take_over(connection, self.owner))
+        here = {*self._live, *self._making, *self._endings}
+        waiting, lost = await self._database.write(partial(table.take_over, owner=self.owner, here=here))
         for row in waiting:
             await self._recover(row)
         for row in lost:
@@ -239,7 +265,7 @@ class Runs:
         try:
             program = await self._programs.stored(row.digest, row.program, row.version)
             request = json.loads(row.request or "{}")
-        except Problem:
+        except (Problem, ValueError):
             log.exception("run %s cannot be taken over", row.id)
             await self._write_off(row)
             return
@@ -250,13 +276,14 @@ class Runs:
 
     async def _write_off(self, row: RunRow) -> None:
         state = "failed" if row.state == "running" else "aborted"
+        reason = (NOT_BEGUN if row.owner == self.owner else LOST).as_dict()
 
         def job(connection: Any) -> None:
             seq = table.last_event(connection, row.id) + 1
             event = {"run_id": row.id, "seq": seq, "type": f"run.{state}", "time": round(time.time() - row.created, 4)}
-            event |= {"branch": "", "outputs": {}, "usage": None, "error": LOST.as_dict()}
+            event |= {"branch": "", "outputs": {}, "usage": None, "error": reason}
             chunk = Chunk(row.id, seq, seq, to_json(event).decode())
-            error = to_json(LOST.as_dict()).decode()
+            error = to_json(reason).decode()
             table.finish(connection, self.owner, Ending(state, chunk, error=error))
 
         await self._database.write(job)

@@ -84,8 +84,9 @@ def counts(connection: Connection, batch: str) -> dict[str, int]:
 
 
 def claim(connection: Connection, owner: str) -> Batch | None:
-    """The oldest batch that nobody works on, or whose process is dead; ours from now on."""
-    living = select(leases.c.owner).where(leases.c.expires > time.time())
+    """The oldest batch that nobody works on, or whose process is dead, or that is ours and was left when the store
+    failed; ours from now on. For who works on none."""
+    living = select(leases.c.owner).where(leases.c.expires > time.time(), leases.c.owner != owner)
     free = batches.c.owner.is_(None) | batches.c.owner.not_in(living)
     query = select(batches).where(batches.c.state.in_(LIVE), free).order_by(batches.c.id).limit(10)
     for row in connection.execute(query).all():

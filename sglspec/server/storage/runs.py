@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Select, delete, func, select, update
 
 from sglspec.server.storage.programs import Document, save_document
-from sglspec.server.storage.statements import add
+from sglspec.server.storage.statements import add, insert_into
 from sglspec.server.storage.tables import events, idempotency, leases, runs
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled", "expired", "aborted"]
@@ -217,11 +217,13 @@ def events_after(connection: Connection, run: str, after: int, limit: int = 64) 
     return [Chunk(*row) for row in connection.execute(query)]
 
 
-def take_over(connection: Connection, owner: str) -> tuple[list[RunRow], list[RunRow]]:
+def take_over(connection: Connection, owner: str, here: Collection[str] = ()) -> tuple[list[RunRow], list[RunRow]]:
     """What processes left whose lease has run out, or that let go of it: runs that wait, now ours, and those that
-    somebody waited for or that had begun, ours to end."""
-    living = select(leases.c.owner).where(leases.c.expires > time.time())
-    query = select(*_FIELDS).where(runs.c.state.in_(LIVE), runs.c.owner.is_(None) | runs.c.owner.not_in(living))
+    somebody waited for or that had begun, ours to end. So are runs of our own that are not `here`: those whose
+    beginning we did not learn of, because the store failed just then."""
+    living = select(leases.c.owner).where(leases.c.expires > time.time(), leases.c.owner != owner)
+    free = runs.c.owner.is_(None) | runs.c.owner.not_in(living)
+    query = select(*_FIELDS).where(runs.c.state.in_(LIVE), free, runs.c.id.not_in(here))
     waiting: list[RunRow] = []
     lost: list[RunRow] = []
     for row in [RunRow(*found) for found in connection.execute(query.limit(1000))]:
@@ -271,9 +273,12 @@ def prune(connection: Connection, older: float, most: int) -> int:
 
 
 def _insert(connection: Connection, chunks: Sequence[Chunk]) -> None:
+    """A chunk that is there already was stored by a job whose success we did not learn of: what comes now holds it."""
     if chunks:
         rows = [{"run": c.run, "first": c.first, "last": c.last, "lines": c.lines} for c in chunks]
-        connection.execute(events.insert(), rows)
+        new = insert_into(connection, events)
+        told = {"last": new.excluded.last, "lines": new.excluded.lines}
+        connection.execute(new.on_conflict_do_update(index_elements=["run", "first"], set_=told), rows)
 
 
 __all__ = [

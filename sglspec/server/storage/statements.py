@@ -12,11 +12,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 def add(connection: Connection, table: Table, **values: Any) -> bool:
     """Insert a row unless one with its key is there. Whether it was inserted."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     key = table.primary_key.columns.values()[0]
-    return (
-        connection.execute(insert(table).values(**values).on_conflict_do_nothing().returning(key)).first() is not None
-    )
+    new = insert_into(connection, table).values(**values).on_conflict_do_nothing()
+    return connection.execute(new.returning(key)).first() is not None
+
+
+def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An insert that can say what happens to a row that is there."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
 def new_id(kind: str) -> str:
@@ -24,4 +27,4 @@ def new_id(kind: str) -> str:
     return f"{kind}_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(8)}"
 
 
-__all__ = ["add", "new_id"]
+__all__ = ["add", "insert_into", "new_id"]
