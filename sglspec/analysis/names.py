@@ -179,7 +179,10 @@ class Names:
             help = f'Declare it as one of their `params`, and give it with `with: {{{name}: "{{{{ {name} }}}}"}}`.'
             self._fault("S301", message, use, node, help)
             return
-        if help is None:
+        if help is None and _is_compared(node.text, use):
+            quote = '"' if node.style == "single" else "'"
+            help = f"For the text itself write {quote}{name}{quote}, in quotes."
+        elif help is None:
             help = "Known here: " + ", ".join(visible[:12]) + "." if visible else "Nothing is bound before this step."
         self._fault("S301", f"nothing binds the name `{name}`", use, node, help)
 
@@ -275,6 +278,11 @@ class Names:
             message = f"`{name}` is a word of the expression language, choose another name"
         self.report.add(self.document.diagnostic("S211", message, node, help=bad_name("set", name)))
         return False
+
+
+def _is_compared(text: str, use: NameUse) -> bool:
+    """Whether a name stands behind `==` or `!=`, or in a list: where a word is mostly meant as a text."""
+    return text[: use.start].rstrip().endswith(("==", "!=", "[", ","))
 
 
 def narrowed(test: ast.Expr) -> tuple[set[str], set[str]]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
-from sglspec.document.familiar import READY, ROLES, users_of
+from sglspec.document.familiar import FAMILIAR, READY, ROLES, users_of
 from sglspec.document.fields import NAME, RESERVED
 from sglspec.document.model import TYPE_WORDS, VERBS
 from sglspec.document.nodes import Mapping, Node, Scalar, Sequence
@@ -33,6 +33,20 @@ MISSING = {
     "cases": "Add `cases:`, and below it one line per value, for example `yes: Good.`",
 }
 """Required keys → how to add them."""
+
+_BOUNDS = {
+    "minimum": "integer", "maximum": "integer", "exclusiveMinimum": "number", "exclusiveMaximum": "number",
+    "multipleOf": "integer", "minLength": "string", "maxLength": "string", "format": "string", "items": "array",
+    "minItems": "array", "maxItems": "array",
+}  # fmt: skip
+"""Bounds that `gen` takes in a schema only → the type that they are about."""
+
+_NO_TYPE_OF_GEN = {
+    "string": "Without `type` the value is a text. `type: quoted` is one in quotes, as in JSON.",
+    "object": "Write `fields:`, and below it one line per field, for example `title: string`.",
+    "array": "Write `schema: {type: array, items: {type: string}}`.",
+}
+"""Types of declarations that are no `type` of a `gen` → what to write there."""
 
 EMPTY = {
     "set": "Write `set: {name: value}`.",
@@ -161,6 +175,29 @@ def _declaration(key: str, node: Node) -> str | None:
     if node.items and all(isinstance(item, Scalar) for item in node.items):
         return f"Write `{key}: {{enum: {flow(node)}}}` for one of these, or `{key}: {{type: array}}` for a list."
     return f"Write `{key}: {{type: array}}` for a list."
+
+
+def generation_key(name: str, step: Mapping) -> str | None:
+    """Help for a key of declarations and schemas that stands in `gen` itself."""
+    value, kind = step.get(name), step.get("type")
+    if value is None:
+        return None
+    if name == "enum":
+        variable = step.get("gen")
+        shown = variable.text if isinstance(variable, Scalar) and NAME.match(variable.text) else "answer"
+        return f"Write `select: {shown}`, and below it `from: {flow(value)}`."
+    if name == "properties":
+        return "Write `fields:`, and below it one line per field, for example `title: string`."
+    if name not in _BOUNDS:
+        return None
+    word = kind.text if isinstance(kind, Scalar) and kind.text in TYPE_WORDS else _BOUNDS[name]
+    place = " in place of `type`" if kind is not None else ""
+    return f"Write `schema: {{type: {word}, {name}: {flow(value)}}}`{place}."
+
+
+def generation_type(text: str) -> str | None:
+    """Help for a type of declarations that is no `type` of a `gen`."""
+    return _NO_TYPE_OF_GEN.get(FAMILIAR.get(text, text))
 
 
 def type_word(key: str, text: str) -> str | None:

@@ -100,8 +100,9 @@ class Faults:
         text = str(context.get("text", ""))
         match kind:
             case "unknown_word":
-                help = advice.type_word(key, text)
-                close = guess(text, list(context["choices"]))
+                known = context["choices"]
+                help = advice.generation_type(text) if "quoted" in known else advice.type_word(key, text)
+                close = guess(text, list(known))
                 return help or (f"Did you mean `{close}`?" if close else None)
             case "wrong_value":
                 return advice.wrong_value(key, parents[-1] if parents else None, node, str(context["expected"]))
@@ -169,6 +170,8 @@ class Faults:
         kind = parent.get("type") if isinstance(parent, Mapping) else None
         meant = guess_key(name, model, kind.text if isinstance(kind, Scalar) else "")
         if model is Decl and (help := advice.declaration_key(name, meant, node)) is not None:
+            return help
+        if model is Gen and isinstance(parent, Mapping) and (help := advice.generation_key(name, parent)) is not None:
             return help
         users = users_of(name) if issubclass(model, Step) else []
         if meant and not name.startswith("-") and (not users or name in FAMILIAR):

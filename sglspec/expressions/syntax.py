@@ -135,12 +135,12 @@ def parse_expression(text: str) -> Expression:
 
 def looks_like_expression(text: str, visible: Collection[str]) -> bool:
     """True for a text that an author most likely meant as an expression: it equals a visible name, or it parses as an
-    operation on visible names only (`i + 1`, `topic | upper`, `a.b`)."""
+    operation on visible names and `loop` only (`i + 1`, `topic | upper`, `a.b`)."""
     if text in visible:
         return True
     if len(text) > 500 or "\n" in text or "{{" in text or "{%" in text:
         return False
-    if not any(word in visible for word in _WORD.findall(text)):
+    if not any(word in visible or word == "loop" for word in _WORD.findall(text)):
         return False
     try:
         expression = parse_expression(text)
