@@ -12,6 +12,7 @@ from sglspec.analysis.asides import walk_scratch
 from sglspec.analysis.choices import check_choices, check_listed
 from sglspec.analysis.comparisons import check_comparisons, check_truth, kind_words
 from sglspec.analysis.comparisons import walk as walk_expression
+from sglspec.analysis.constants import constant_value
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.forks import walk_fork
 from sglspec.analysis.gens import GenChecker
@@ -196,6 +197,13 @@ class Flow:
             elif type.kind == "string" and kinds is NUMERIC:
                 help = "`int` and `float` turn text into a number."
             self.report.add(self.document.diagnostic("S408", message, param.node, help=help))
+            return
+        value = constant_value(compiled.root)
+        if value is not None and not self.state.muted:
+            try:
+                param.check(value)
+            except ValueError as error:
+                self.report.add(self.document.diagnostic("S408", f"`{name}`: {error}", param.node))
 
     def params(self, options: Sampling) -> None:
         for name in NUMBERS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sglspec.analysis.comparisons import TypeProblem
+from sglspec.analysis.constants import constant_problems, guards, leads
 from sglspec.analysis.declarations import nearest
 from sglspec.analysis.infer import NUMERIC, TAKES, attribute_of, infer
 from sglspec.analysis.types import Lookup, Type
@@ -19,10 +20,19 @@ _NUMBERS_HELP = "`int` and `float` turn text into a number; `~` puts texts toget
 _ORDER_HELP = "Compare numbers with numbers and texts with texts; `int` and `float` turn text into a number."
 
 
-def check_operations(expr: ast.Expr, lookup: Lookup, *, guarded: bool = False) -> Iterator[TypeProblem]:
-    """The faults of an expression. `guarded`: a missing field is no fault, as in `x.a | default(…)`."""
+def check_operations(expr: ast.Expr, lookup: Lookup) -> Iterator[TypeProblem]:
+    """The faults of an expression: of the types in it, then of its constants."""
+    typed = list(_typed(expr, lookup, guarded=False))
+    yield from typed
+    for problem in constant_problems(expr):
+        if not any(other.start < problem.end and problem.start < other.end for other in typed):
+            yield problem
+
+
+def _typed(expr: ast.Expr, lookup: Lookup, *, guarded: bool) -> Iterator[TypeProblem]:
+    """`guarded`: a missing field is no fault, as in `x.a | default(…)`."""
     for part in children(expr):
-        yield from check_operations(part, lookup, guarded=_guards(expr, part) or (guarded and _leads(expr)))
+        yield from _typed(part, lookup, guarded=guards(expr, part) or (guarded and leads(expr)))
     problem = _of(expr, lookup, guarded)
     if problem is not None:
         yield problem
@@ -39,26 +49,12 @@ def check_loop(expr: ast.Expr, lookup: Lookup) -> list[TypeProblem]:
     return [_fault(expr, f"`for` goes over a list, and this is {_WORDS[type.kind]}", help)]
 
 
-def _guards(expr: ast.Expr, part: ast.Expr) -> bool:
-    match expr:
-        case ast.Filter(function="default", value=value):
-            return part is value
-        case ast.Call(function="default", args=(value, *_)):
-            return part is value
-        case ast.Test(test="defined" | "undefined", value=value):
-            return part is value
-        case _:
-            return False
-
-
-def _leads(expr: ast.Expr) -> bool:
-    return isinstance(expr, ast.Attribute | ast.Index)
-
-
 def _of(expr: ast.Expr, lookup: Lookup, guarded: bool) -> TypeProblem | None:
     match expr:
         case ast.Binary(op=op, left=left, right=right):
-            return _binary(expr, op, infer(left, lookup), infer(right, lookup))
+            return _binary(expr, op, infer(left, lookup), infer(right, lookup)) or _by_zero(expr)
+        case ast.MapLit(entries=entries):
+            return next((problem for key, _ in entries if (problem := _key(key, infer(key, lookup)))), None)
         case ast.Unary(op="-" | "+", operand=operand):
             return _negative(expr, infer(operand, lookup))
         case ast.Compare(first=first, rest=((op, right),)):
@@ -99,6 +95,19 @@ def _binary(expr: ast.Binary, op: str, left: Type, right: Type) -> TypeProblem |
     if op == "%" and left.kind == "string":
         return _fault(expr, "`%` does not fill texts here", "Write `'%s' | format(x)`.")
     return _fault(expr, f"`{op}` does not work on {_WORDS[left.kind]} and {_WORDS[right.kind]}", _NUMBERS_HELP)
+
+
+def _by_zero(expr: ast.Binary) -> TypeProblem | None:
+    zero = isinstance(expr.right, ast.Literal) and not isinstance(expr.right.value, bool) and expr.right.value == 0
+    return _fault(expr, "division by zero") if zero and expr.op in ("/", "//", "%") else None
+
+
+def _key(key: ast.Expr, type: Type) -> TypeProblem | None:
+    if type.kind in ("any", "string"):
+        return None
+    word = "null" if type.kind == "null" else _WORDS.get(type.kind)
+    message = f"the keys of an object are texts, and this is {word}"
+    return _fault(key, message, "Put it in quotes, or write `str(…)`.") if word is not None else None
 
 
 def _negative(expr: ast.Unary, operand: Type) -> TypeProblem | None:
