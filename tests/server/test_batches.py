@@ -140,6 +140,10 @@ async def test_a_batch_that_is_cancelled_while_a_row_is_stored(make_app, listeni
         batch = (await client.post("/v1/batches", json={"program": "tale", "rows": [{"n": 1}]})).json()["id"]
         await asyncio.wait_for(stored.wait(), 10)
         await client.post(f"/v1/batches/{batch}/cancel")
+        rows = [task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__name__", "") == "_row"]
+        async with asyncio.timeout(30):
+            while not all(task.cancelling() for task in rows):  # noqa: ASYNC110 - a cancel tells nobody
+                await asyncio.sleep(0.01)
         go_on.set()
         assert (await until_ended(client, batch))["status"] == "cancelled"
         run = (await client.get("/v1/runs")).json()["data"][0]["id"]
