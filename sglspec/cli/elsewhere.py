@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,7 +26,7 @@ from sglspec.cli.run import Stream
 from sglspec.cli.runs import ended_code
 from sglspec.cli.stdin import StandardInput
 from sglspec.cli.streams import note, outputs_text, printable, put, to_json, wants_color
-from sglspec.diagnostics import Report, SpecError
+from sglspec.diagnostics import Diagnostic, Report, SpecError
 from sglspec.document.files import Bundle
 from sglspec.runtime.events import Event
 from sglspec.runtime.result import Result
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _STOPPED = frozenset({"S705", "S706", "S714", "S718"})
 """What ends a run whose outputs so far are worth something."""
+_MISSING = "Give it with `--set NAME=…`, or in a file with `--input`."
 _HEAD = ("seq", "type", "time", "branch", "step", "run_id")
 
 
@@ -144,6 +145,8 @@ class _Performance:
                 "POST", path, headers={"Prefer": "respond-async"}, names=self._names,
                 body=("application/json", to_json(body, indent=None).encode()),
             )  # fmt: skip
+        except Refused as refusal:
+            raise Refused(refusal.code, [_for_the_command_line(item) for item in refusal.diagnostics]) from None
         finally:
             self._status.clear()
         run = object_of(answer).get("id")
@@ -173,6 +176,11 @@ class _Performance:
         elif self._order.mode is Stream.none and _worth_printing(face, outputs):
             text = outputs_text(outputs)
             put(printable(text) if sys.stdout.isatty() else text)
+
+
+def _for_the_command_line(item: Diagnostic) -> Diagnostic:
+    """The help of a missing input speaks of the request; here it is the command line."""
+    return replace(item, help=_MISSING) if item.code == "S402" and item.range is None else item
 
 
 def _program(bundle: DocumentBundle) -> dict[str, Any]:

@@ -50,7 +50,8 @@ _EVENTS = {
 _CANCEL = {"responses": openapi.answers("202", "The run, which ends soon", "application/json")}
 _LAST = "run_~"  # above every id
 _POLL_SECONDS = 0.25
-_MISSING_HELP = "Give it in `inputs`: beside `spec` in a JSON body, in the query with a YAML body."
+_MISSING = "Give it in `inputs`, in the body."
+_MISSING_BESIDE_SPEC = "Give it in `inputs`: beside `spec` in a JSON body, in the query with a YAML body."
 
 
 class RunRoutes:
@@ -102,7 +103,8 @@ class RunRoutes:
 
     async def _create(self, request: Request, ask: Asked, checked: Checked, settings: Settings) -> tuple[str, bool]:
         inputs, problems = bind_inputs(checked.program.spec, settings.inputs)
-        if errors := [_for_clients(problem) for problem in problems if problem.severity == "error"]:
+        help = _MISSING if "reference" in request.path_params else _MISSING_BESIDE_SPEC
+        if errors := [_for_clients(problem, help) for problem in problems if problem.severity == "error"]:
             raise Problem(422, "invalid-inputs", errors=errors)
         await self._service.backend.get()
         seed = random_seed() if settings.seed is None else settings.seed
@@ -266,9 +268,9 @@ def _joined(head: dict[str, Any], rest: str) -> bytes:
     return to_json(head)[:-1] + b"," + rest.encode()[1:]
 
 
-def _for_clients(item: Diagnostic) -> Diagnostic:
+def _for_clients(item: Diagnostic, help: str) -> Diagnostic:
     """The help of a missing input speaks of the command line; here it is the request."""
-    return replace(item, help=_MISSING_HELP) if item.code == "S402" else item
+    return replace(item, help=help) if item.code == "S402" else item
 
 
 __all__ = ["RunRoutes", "random_seed"]

@@ -228,6 +228,7 @@ def test_running_a_document_on_the_server(cli, write, place) -> None:
         (("never-there",), 2, "404"),
         (("hello", "--set", "town=Rome"), 2, "S403"),
         (("hello", "--set", "city:=3"), 2, "S401"),
+        (("needs.yaml",), 2, "help: Give it with `--set NAME=…`"),
         (("missing.yaml",), 2, "S100"),
         (("wrong.yaml",), 1, "wrong.yaml:4:5"),
         (("fails.yaml",), 3, "fails.yaml:4:5: error S701"),
@@ -239,6 +240,7 @@ def test_running_a_document_on_the_server(cli, write, place) -> None:
 def test_runs_on_a_server_that_do_not_succeed(cli, write, place, arguments, code, said) -> None:
     write("wrong.yaml", "sglspec: v1\nname: wrong\nsteps:\n  - genn: story\n")
     write("fails.yaml", FAILS)
+    write("needs.yaml", "sglspec: v1\ninputs: {town: string}\nsteps: ['{{ town }}']\n")
     done = cli("run", *arguments, *place.options)
     assert (done.code, done.out) == (code, "")
     assert said in done.err

@@ -166,6 +166,7 @@ async def test_inputs_of_a_stored_program(make_app, client_of) -> None:
         query = await client.post("/v1/programs/tale/runs", params={"inputs": '{"who": "Ada"}', "seed": "1"})
         spec = await client.post("/v1/programs/tale/runs", json={"spec": TALE})
     assert (missing.status_code, missing.json()["errors"][0]["code"]) == (422, "S402")
+    assert missing.json()["errors"][0]["help"] == "Give it in `inputs`, in the body."
     assert (wrong.status_code, wrong.json()["errors"][0]["code"]) == (422, "S401")
     assert query.json()["status"] == "failed" and query.json()["text"] == "Once Ada "  # no reply is left
     assert (spec.status_code, spec.json()["errors"][0]["code"]) == (400, "S201")
