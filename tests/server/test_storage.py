@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
+from sqlalchemy.exc import OperationalError
 
 from sglspec.diagnostics import SpecError
 from sglspec.server.storage import programs, runs
@@ -214,6 +215,30 @@ async def test_writers_wait_for_a_lock_that_another_process_holds(tmp_path) -> N
         assert len(reading) == 1 and not writing.done()
         other.execute("COMMIT")
         await writing
+    await database.close()
+
+
+async def test_jobs_behind_a_lock_wait_together(tmp_path, monkeypatch) -> None:
+    """Not one after the other, each as long as the first one."""
+    database = database_at(str(tmp_path / "store.db"))
+    await created(database)
+    monkeypatch.setattr("sglspec.server.storage.database.BUSY_SECONDS", 0.2)
+    told: list[str] = []
+
+    def executed(_: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        told.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", executed)
+    try:
+        with sqlite3.connect(tmp_path / "store.db", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            found = await asyncio.gather(*(created(database) for _ in range(3)), return_exceptions=True)
+            other.execute("COMMIT")
+    finally:
+        event.remove(Engine, "before_cursor_execute", executed)
+    assert all(isinstance(one, OperationalError) for one in found)
+    assert [line for line in told if "busy_timeout" in line][1:] == ["PRAGMA busy_timeout = 100"] * 2
+    await created(database)
     await database.close()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ from sglspec.server.storage.migrations import migrate
 T = TypeVar("T")
 Job = Callable[[Connection], T]
 BUSY_SECONDS = 10
+LEAST_BUSY_SECONDS = 0.1
+"""For a job that waited longer than that in our own queue: other processes hold the lock for moments all the time."""
 _READERS = 4
 
 
@@ -60,7 +63,8 @@ class Database:
 
     async def write(self, job: Job[T]) -> T:
         """Do a job that writes. It is done, and committed, even when who waits for it is cancelled."""
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writer, self._write, job))
+        end = time.monotonic() + BUSY_SECONDS
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._writer, self._write, job, end))
 
     async def read(self, job: Job[T]) -> T:
         """Do a job that only reads."""
@@ -81,8 +85,12 @@ class Database:
             self._engines = writer, reader
         return self._engines
 
-    def _write(self, job: Job[T]) -> T:
-        with self._ready()[0].begin() as connection:
+    def _write(self, job: Job[T], end: float) -> T:
+        """end: until when it waits for other processes. The time in our queue counts: jobs that each waited anew behind
+        a lock would add up to minutes."""
+        engine = self._ready()[0]
+        left = max(end - time.monotonic(), LEAST_BUSY_SECONDS)
+        with engine.connect().execution_options(patience=left) as connection, connection.begin():
             return job(connection)
 
     def _read(self, job: Job[T]) -> T:
@@ -140,6 +148,8 @@ def _engine(url: URL, *, writer: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
+        patience = connection.get_execution_options().get("patience", BUSY_SECONDS)
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
 
     return engine
