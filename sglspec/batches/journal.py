@@ -33,7 +33,7 @@ class Journal:
         self._path = path
         self._retry = retry_failed
         self._fresh = fresh
-        self._lock = FileLock(path.with_name(f".{path.name}.lock"))
+        self._lock = FileLock(path.parent / f".{path.name}.lock")
         self._file: IO[bytes] | None = None
         self._places: dict[int, int] = {}
         """Key → index in the three arrays: where the record stands, its row, whether it succeeded."""
@@ -49,6 +49,9 @@ class Journal:
 
     def __enter__(self) -> Journal:
         """Raises NotAJournal, OSError. A torn last line is cut off. What is no output of a batch is never touched."""
+        # a folder cannot be written, and devices and pipes may have no end
+        if self._path.exists() and not self._path.is_file():
+            raise NotAJournal("it is no regular file")
         try:
             self._lock.acquire(timeout=0)
         except Timeout:

@@ -100,7 +100,11 @@ def _json_row(line: bytes, place: str) -> RawRow:
         value: Any = json.loads(line.decode("utf-8-sig"), parse_constant=_no_constant, object_pairs_hook=_object)
         if b"\\u" in line:
             _no_half_characters(value)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        return _bad("the line is nested too deeply", place, line)
+    except UnicodeDecodeError as error:
+        return _bad(f"the line is not UTF-8: {error.reason} at byte {error.start + 1}", place, line)
+    except ValueError as error:
         return _bad(f"the line is not JSON: {error}", place, line)
     if not isinstance(value, dict):
         return _bad("the line is not a JSON object", place, line)
@@ -145,7 +149,10 @@ def _csv(path: Path) -> Iterator[RawRow]:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield _bad(f"the row is not CSV: {error}", f"{path}:{reader.line_num}", str(reader.line_num).encode())
+                # The reader's own words name a bound that is its own, too.
+                long = "limit" in str(error)
+                reason = f"a cell is longer than {csv.field_size_limit():,} characters" if long else str(error)
+                yield _bad(f"the row is not CSV: {reason}", f"{path}:{reader.line_num}", str(reader.line_num).encode())
                 continue
             if len(cells) > len(head):
                 message = f"the row has {len(cells)} cells, and there are {len(head)} columns"

@@ -113,7 +113,8 @@ def _check_metrics(job: BatchJob, program: Program) -> None:
 def _named_columns(job: BatchJob) -> NamedColumns:
     """The columns that options name, those of a file with a head looked up in it."""
     metrics = job.options.metrics
-    named = [("--keep", column) for column in job.keep]
+    named = [("--map", item.partition("=")[2]) for item in job.mapping]
+    named += [("--keep", column) for column in job.keep]
     if metrics is not None:
         named += [("--metric", one.column) for one in metrics.metrics if one.column is not None]
         named += [("--by", column) for column in metrics.by]

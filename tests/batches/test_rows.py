@@ -19,6 +19,7 @@ from sglspec.diagnostics import SpecError
         (r'{"q": "a", "p": "b", "q": "c"}', "`q`"),
         ('{"p": {"q": 1, "q": 1}}', "`q`"),
         ('{"q": NaN}', "NaN"),
+        ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_lines_that_are_no_rows(tmp_path: Path, line: str, says: str) -> None:
@@ -27,6 +28,16 @@ def test_lines_that_are_no_rows(tmp_path: Path, line: str, says: str) -> None:
     assert good.values == {"q": "a"} and bad.values is None and bad.problem is not None
     assert (bad.problem.code, says in bad.problem.message) == ("S411", True)
     assert bad.problem.file == f"{tmp_path / 'rows.jsonl'}:2"
+
+
+def test_bytes_and_cells_that_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(b'{"q": "\xff"}\n')
+    (tmp_path / "rows.csv").write_text("q\n" + "x" * 200_000 + "\ny\n")
+    (line,) = read_rows(tmp_path / "rows.jsonl")
+    long, good = read_rows(tmp_path / "rows.csv")
+    assert line.problem is not None and line.problem.message.startswith("The line is not UTF-8")
+    assert long.problem is not None and "a cell is longer than 131,072 characters" in long.problem.message
+    assert good.values == {"q": "y"}
 
 
 def test_pairs_of_halves_are_characters(tmp_path: Path) -> None:

@@ -170,3 +170,23 @@ def test_outcomes_are_told_though_the_report_cannot_be_written(cli, tmp_path: Pa
     (tmp_path / "x.yaml").write_text("sglspec: v1\nsteps: [{gen: a}]\ntests: [{replies: {a: b}}]\n")
     done = cli("test", "x.yaml", "--junit", "no/folder.xml")
     assert done.code == 2 and "1 passed" in done.out and "cannot be written" in done.err
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "here"])
+def test_results_go_to_regular_files_only(cli, tmp_path: Path, kind: str):
+    """A device or a pipe would be read for the results that are in it, without end."""
+    (tmp_path / "x.yaml").write_text("sglspec: v1\nsteps: [{gen: a}]\n")
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    output = "." if kind == "here" else kind
+    done = cli("batch", "x.yaml", "rows.jsonl", "--backend", "scripted", "-o", output)
+    assert (done.code, "no regular file" in done.err) == (2, True), done
+
+
+def test_a_column_for_an_input_is_looked_for_before_anything_runs(cli, tmp_path: Path):
+    (tmp_path / "x.yaml").write_text('sglspec: v1\ninputs: {q: string}\nsteps: ["{{ q }}"]\n')
+    (tmp_path / "rows.csv").write_text("p\na\n")
+    done = cli("batch", "x.yaml", "rows.csv", "--backend", "scripted", "--map", "q=zz", "-o", "out.jsonl")
+    assert (done.code, "column `zz`" in done.err) == (2, True), done
+    assert not (tmp_path / "out.jsonl").exists()
