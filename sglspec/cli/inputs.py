@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sglspec.cli.complain import Refused, Texts
 from sglspec.cli.exits import USAGE
 from sglspec.cli.options import wrong
-from sglspec.cli.stdin import StandardInput
+from sglspec.cli.stdin import MAX_BYTES, StandardInput
 
 if TYPE_CHECKING:
     from sglspec.analysis.program import Program
@@ -162,7 +162,11 @@ def _file(name: str, where: str) -> bytes:
         message = f"`{name}=@` names no file. Write `{name}=@FILE` for the text of a file, `{name}=@@` for an @."
         raise wrong(message, "--set")
     try:
-        return Path(where).read_bytes()
+        with Path(where).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) <= MAX_BYTES:
+            return data
+        reason = f"{where!r} is longer than {MAX_BYTES:,} bytes"
     except FileNotFoundError:
         reason = f"there is no file {where!r}"
     except IsADirectoryError:

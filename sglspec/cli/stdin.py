@@ -8,6 +8,9 @@ from typing import IO
 
 from sglspec.cli.options import wrong
 
+MAX_BYTES = 100_000_000
+"""A run writes no more characters than this; what never ends must not fill the memory."""
+
 
 class StandardInput:
     """Hands standard input to the first that asks; a second one is wrong usage."""
@@ -19,7 +22,10 @@ class StandardInput:
 
     def read(self, user: str) -> bytes:
         """All of it. `user` is the argument that wants it, as the message shall name it."""
-        return self.open(user).read()
+        data = self.open(user).read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise wrong(f"Standard input is longer than {MAX_BYTES:,} bytes.", user)
+        return data
 
     def open(self, user: str) -> IO[bytes]:
         """The stream itself."""

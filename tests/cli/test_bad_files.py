@@ -190,3 +190,12 @@ def test_a_column_for_an_input_is_looked_for_before_anything_runs(cli, tmp_path:
     done = cli("batch", "x.yaml", "rows.csv", "--backend", "scripted", "--map", "q=zz", "-o", "out.jsonl")
     assert (done.code, "column `zz`" in done.err) == (2, True), done
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_inputs_without_end(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sglspec.cli.inputs.MAX_BYTES", 1000)
+    monkeypatch.setattr("sglspec.cli.stdin.MAX_BYTES", 1000)
+    (tmp_path / "x.yaml").write_text('sglspec: v1\ninputs: {q: string}\nsteps: ["{{ q }}"]\n')
+    for given, text in (("q=@/dev/zero", ""), ("q=@-", "y" * 1001)):
+        done = cli("run", "x.yaml", "--backend", "scripted", "--set", given, stdin=text)
+        assert (done.code, "longer than 1,000 bytes" in done.err) == (2, True), done
