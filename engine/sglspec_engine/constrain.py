@@ -19,6 +19,7 @@ from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from numpy.typing import NDArray
 
 from sglspec_engine.config import EngineConfig
+from sglspec_engine.keys import START, Keys, Place
 from sglspec_engine.text.tokens import Vocabulary
 from sglspec_engine.types import EngineError
 
@@ -32,6 +33,8 @@ STEP_FUEL = 100_000
 SLOW, PATIENCE = 0.02, 1.0
 """Processor seconds of one call from which it counts as slow, and what all slow calls for one text may take together:
 a grammar with many readings of the same text gets slower with every token, and the step loop waits for it."""
+JSON = "start: %json "
+"""How a grammar begins whose whole text is one JSON value."""
 
 
 class Constraint(Protocol):
@@ -71,21 +74,31 @@ class Constraint(Protocol):
 
 
 class GrammarConstraint:
-    """A Lark grammar in llguidance's dialect."""
+    """A Lark grammar in llguidance's dialect. keys: of a JSON text; objects have each of theirs once, where the grammar
+    leaves a choice."""
 
-    def __init__(self, matcher: LLMatcher, size: int, forced: bool) -> None:
+    def __init__(
+        self, matcher: LLMatcher, vocabulary: Vocabulary, forced: bool, keys: Keys | None, place: Place = START
+    ) -> None:
         self._matcher = matcher
-        self._size = size
+        self._vocabulary = vocabulary
+        self._size = vocabulary.size
         self._forced = forced
-        self._bits = allocate_token_bitmask(1, size)
+        self._keys = keys
+        self._place = place
+        self._bits = allocate_token_bitmask(1, self._size)
         self._slow = 0.0
 
     def allowed(self) -> Bools:
         """See `Constraint`."""
         start = time.thread_time()
         fill_next_token_bitmask(self._matcher, self._bits)
+        allowed = np.unpackbits(self._bits.view(np.uint8)[0], bitorder="little")[: self._size].view(np.bool_)
+        again = self._keys.repeated(self._place, allowed) if self._keys is not None else []
+        if again and np.count_nonzero(allowed) > len(set(again)):
+            allowed[again] = False
         self._spend(start)
-        return np.unpackbits(self._bits.view(np.uint8)[0], bitorder="little")[: self._size].view(np.bool_)
+        return allowed
 
     def complete(self) -> bool:
         """See `Constraint`."""
@@ -105,6 +118,8 @@ class GrammarConstraint:
         """See `Constraint`."""
         start = time.thread_time()
         self._matcher.consume_token(id)
+        if self._keys is not None:
+            self._place, _ = self._place.after(self._vocabulary.token_bytes[id])
         self._spend(start)
 
     def forced(self) -> list[int]:
@@ -123,7 +138,7 @@ class GrammarConstraint:
 
     def copy(self) -> GrammarConstraint:
         """See `Constraint`."""
-        return GrammarConstraint(self._matcher.deep_copy(), self._size, self._forced)
+        return GrammarConstraint(self._matcher.deep_copy(), self._vocabulary, self._forced, self._keys, self._place)
 
     def _spend(self, start: float) -> None:
         """Count a call that began at `start`, by this thread's clock."""
@@ -151,6 +166,7 @@ class Grammars:
 
     def __init__(self, vocabulary: Vocabulary, ends: frozenset[int], config: EngineConfig) -> None:
         self._vocabulary = vocabulary
+        self._keys = Keys(vocabulary)
         self._ends = ends
         self._capacity = config.grammar_cache
         self._pool = ThreadPoolExecutor(config.grammar_workers, thread_name_prefix="sglspec-grammar")
@@ -225,7 +241,8 @@ class Grammars:
         matcher = LLMatcher(self.tokenizer(), grammar, log_level=0, limits=_limits())
         if matcher.is_error():
             raise EngineError("constraint", f"the constraint does not compile: {_first_line(matcher.get_error())}")
-        constraint = GrammarConstraint(matcher, self._vocabulary.size, self._exact)
+        keys = self._keys if grammar.startswith(JSON) else None
+        constraint = GrammarConstraint(matcher, self._vocabulary, self._exact, keys)
         constraint.allowed()  # the first mask builds lexer tables; better here than in the step loop
         return constraint.copy()  # without the time that took
 

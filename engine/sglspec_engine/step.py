@@ -92,7 +92,8 @@ def _forward(rows: list[Row], model: ModelRunner, metrics: Metrics) -> list[Tens
             attention[row] = AttentionRow(row.work.lease, len(ids), len(own), tree, after, row.shared)
             positions += range(length, length + len(own)) if tree is None else (int(at) for at in tree.positions)
             ids += own
-    keep = sorted({place for found in wanted for place in found})
+    in_order = [place for found in wanted for place in found]
+    keep = sorted(set(in_order))
     began = time.perf_counter()
     try:
         logits = model.forward(ids, positions, AttentionPlan(tuple(attention.values())), keep)
@@ -103,7 +104,7 @@ def _forward(rows: list[Row], model: ModelRunner, metrics: Metrics) -> list[Tens
     metrics.seconds += time.perf_counter() - began
     metrics.steps += 1
     metrics.largest_batch = max(metrics.largest_batch, len(rows))
-    if len(keep) == sum(row.wanted for row in rows):
+    if keep == in_order:  # not so where a row wants what a row before it computes
         return list(torch.split(logits, [row.wanted for row in rows]))
     at = {place: index for index, place in enumerate(keep)}
     return [logits[[at[place] for place in found]] for found in wanted]

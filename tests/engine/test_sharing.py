@@ -36,6 +36,9 @@ def distinct(sequences: Sequence[Sequence[int]]) -> int:
     return len({tuple(ids[:n]) for ids in sequences for n in range(1, len(ids) + 1)})
 
 
+BEGIN = "the quick brown fox jumps over"
+
+
 async def test_what_siblings_begin_with_is_computed_once(tiny_llama: Path) -> None:
     texts = ["Now the fox", "Now the dog and", "Now the dog or not", "Then"]
     oracle = Oracle(tiny_llama)
@@ -72,6 +75,22 @@ async def test_twins_go_through_the_model_once(tiny_llama: Path) -> None:
         assert engine.metrics.embedded_tokens == spent
         await close(branches)
         assert engine.pool.live_bytes == 0
+
+
+async def test_everyone_gets_its_own_logits_where_one_ends_inside_of_another(tiny_llama: Path) -> None:
+    """The last is a part of the first, whose own logits are asked for further on: they lie in the other order."""
+    oracle = Oracle(tiny_llama)
+    async with running(tiny_llama, debug=True) as engine:
+        long, other, part = (engine.open() for _ in range(3))
+        await long.extend([TextSegment(f"{BEGIN} and some more of it")])
+        await other.extend([TextSegment("lazy dog over fox the quick brown")])
+        await part.extend([TextSegment(BEGIN)])
+        sessions = [long, other, part]
+        prompts = [ids_of(session) for session in sessions]
+        assert prompts[0][: len(prompts[2])] == prompts[2]
+        tasks = await together(engine, *(collect(session, max_tokens=3, ignore_eos=True) for session in sessions))
+        for prompt, (_, tokens) in zip(prompts, [await task for task in tasks], strict=True):  # type: ignore[misc]
+            oracle.assert_greedy(prompt, [token.id for token in tokens], banned=sorted(oracle.loaded.eos_ids))
 
 
 async def test_texts_that_are_drawn_part_where_they_differ(tiny_llama: Path) -> None:
