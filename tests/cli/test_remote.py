@@ -304,6 +304,7 @@ def test_ctrl_c_says_where_to_go_on(cli, write, place, tmp_path) -> None:
     reader = subprocess.Popen(
         command("runs", "events", run, *place.options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         cwd=tmp_path, env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # what runs in the background ignores it
     )  # fmt: skip
     assert reader.stdout is not None
     reader.stdout.readline()
