@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,9 @@ def is_public(name: str) -> bool:
 
 def main(pyright: str) -> int:
     arguments = [pyright, "--verifytypes", "sglspec", "--ignoreexternal", "--outputjson"]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    # pyright looks for the package where the first `python` of PATH does
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
     symbols: list[dict[str, Any]] = json.loads(done.stdout)["typeCompleteness"]["symbols"]
     public = [one for one in symbols if one["isExported"] and is_public(one["name"])]
     wrong = [one for one in public if not one["isTypeKnown"] or one["isTypeAmbiguous"]]

@@ -191,6 +191,7 @@ async def soak(streams: int, seconds: float, rate: float) -> dict[str, Any]:
         "refusal_ms": {name: round(refusals[int(part * (len(refusals) - 1))] * 1000) for name, part in PARTS.items()},
         "memory_mb": {
             "warm": round(max(measured.memory[warm : warm + 5], default=0) / 2**20),
+            "half": round((measured.memory[len(measured.memory) // 2] if measured.memory else 0) / 2**20),
             "end": round((measured.memory[-1] if measured.memory else 0) / 2**20),
         },
         "processors": round(
