@@ -38,7 +38,7 @@ editor: ## the YAML language server that editors use, for the tests of the schem
 
 demo: setup model ## set up, fetch the model, judge an essay
 	@echo "demo: sglspec run examples/04-essay-judge.sglspec.yaml" >&2
-	@$(BIN)/sglspec run examples/04-essay-judge.sglspec.yaml --input examples/inputs/essay-judge.yaml --json
+	@$(BIN)/sglspec run examples/04-essay-judge.sglspec.yaml --input examples/inputs/essay-judge.yaml
 
 serve: setup model ## set up, fetch the model, serve the programs of specs/ on http://127.0.0.1:8080; more with ARGS="--port 0"
 	@$(BIN)/sglspec serve $(ARGS)
