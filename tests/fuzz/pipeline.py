@@ -44,7 +44,8 @@ def examine(data: str | bytes, name: str) -> str:
         source = source_from_text(data, name)
     except SpecError as error:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        _diagnostics(error.diagnostics, Source(name, text.removeprefix("\ufeff"), "yaml"))
+        text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")  # lines as editors show them
+        _diagnostics(error.diagnostics, Source(name, text, "yaml"))
         return OUTCOMES[0]
     report = Report(name)
     program = load_program(source, report)

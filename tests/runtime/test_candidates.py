@@ -149,7 +149,7 @@ async def test_meta_has_tokens_with_their_alternatives() -> None:
 
 
 async def test_retry_leaves_the_variable_as_it_was_when_until_fails_to_evaluate() -> None:
-    program = steps("- {gen: a, temperature: 1, retry: {max: 2, until: 1 // 0 == 1}}")
+    program = steps("- {gen: a, temperature: 1, retry: {max: 2, until: 1 // (len(a) - len(a)) == 1}}")
     result = await run_scripted(program, replies={"a": ["x", "2"]})
     assert result.error is not None
     assert result.error.code == "S707"
