@@ -47,8 +47,7 @@ def source_from_text(text: str | bytes, name: str, format: Format | None = None)
     """
     if isinstance(text, bytes):
         text = _decode(text, name)
-    # A line break of old; as a line feed everything after it has the line that editors show.
-    text = _LONE_CR.sub("\n", text.removeprefix("\ufeff"))
+    text = _lines(text)
     if _size(text) > MAX_BYTES:
         raise SpecError(too_big(name))
     source = Source(name, text, format or ("json" if name.lower().endswith(".json") else "yaml"))
@@ -90,6 +89,12 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
+def _lines(text: str) -> str:
+    """Without a byte order mark, and with line feeds for the line breaks of old, so that everything has the line that
+    editors show."""
+    return _LONE_CR.sub("\n", text.removeprefix("\ufeff"))
+
+
 def _decode(data: bytes, name: str) -> str:
     if data.startswith(_UTF16):
         start = Range.at(1, 1, 0)
@@ -100,7 +105,7 @@ def _decode(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = Source(name, data[: error.start].decode("utf-8").removeprefix("\ufeff"), "yaml")
+        before = Source(name, _lines(data[: error.start].decode("utf-8")), "yaml")
         place = before.position(len(before.text))
         raise SpecError(
             Diagnostic(

@@ -76,6 +76,12 @@ def test_bytes_that_are_not_utf8() -> None:
     assert found.range.start == Position(2, 5)
 
 
+def test_bytes_that_are_not_utf8_behind_line_breaks_of_old() -> None:
+    found = refused(b"a: 1\rb: 2\r\nc: 3\rd: \xff")
+    assert found.range is not None
+    assert (found.range.start.line, found.range.start.column) == (4, 4)
+
+
 def test_utf16() -> None:
     assert "UTF-16" in refused("a: 1".encode("utf-16")).message
 

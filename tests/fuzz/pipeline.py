@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
@@ -44,7 +45,7 @@ def examine(data: str | bytes, name: str) -> str:
         source = source_from_text(data, name)
     except SpecError as error:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")  # lines as editors show them
+        text = re.sub("\r(?!\n)", "\n", text.removeprefix("\ufeff"))  # lines as editors show them
         _diagnostics(error.diagnostics, Source(name, text, "yaml"))
         return OUTCOMES[0]
     report = Report(name)
