@@ -140,7 +140,7 @@ async def test_headers_that_are_too_large(make_app, size: int, where: str) -> No
     if where == "a header":
         headers = [f"X: {'x' * size}"]
     elif where == "the query":
-        target, headers = f"{target}?program={'x' * size}", []
+        target, headers = f"/livez?x={'x' * size}", []
     lines = [f"GET {target} HTTP/1.1", "Host: localhost", "Connection: close", *headers, "", ""]
     async with serving(make_app()) as (_, port):
         try:
