@@ -8,10 +8,7 @@ from sglspec.diagnostics import Report
 from sglspec.document.fields import TEMPLATE_MARK, Text
 from sglspec.document.load import Document
 from sglspec.document.model import VERBS
-from sglspec.document.nodes import Scalar
-
-LONE_STEPS = ("break", "continue", "return")
-"""Steps that may be written as a word with a colon and nothing else."""
+from sglspec.document.nodes import LONE_STEPS, Scalar
 
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _RAW = re.compile(r"\{%[-+]?\s*raw\b")

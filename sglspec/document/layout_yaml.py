@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sglspec.document.layout_json import INDENT, WIDTH
-from sglspec.document.nodes import Source
+from sglspec.document.nodes import LONE_STEPS, Source
 from sglspec.document.yaml_events import Event, read_events
 
 _PROPERTIES = re.compile(r"&[0-9A-Za-z_-]+(?:[ \t\n]+(?:#[^\n]*\n[ \t\n]*)*)?")
@@ -239,7 +239,8 @@ class _Writer:
 
     def _all_bare(self, item: _Item, *, in_block: bool) -> bool:
         """Whether no text of a list needs its quotes: a list keeps all of them or none."""
-        return all(_bare(value.event.value, in_block=in_block) for value in item.held if value.quoted)
+        texts = [value.event.value for value in item.held if value.quoted]
+        return all(_bare(text, in_block=in_block) and text not in LONE_STEPS for text in texts)
 
     def _block_scalar(self, item: _Item, indent: int) -> None:
         """A text in lines of its own. They are moved, and otherwise stay as they are."""

@@ -19,6 +19,11 @@ Style = Literal["plain", "single", "double", "literal", "folded", "json"]
 Primitive = str | int | float | bool | None
 
 
+LONE_STEPS = ("break", "continue", "return")
+"""Steps that may be a word with a colon and nothing else. As a text in a list, only quotes tell such a word from a step
+whose colon was forgotten."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
     """A leaf. `value` is what the YAML 1.2 core rules (or JSON) make of it, `text` the text as written

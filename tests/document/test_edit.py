@@ -189,3 +189,11 @@ def test_one_and_true_are_different():
     assert not same(read(source_from_text("a: 1", "t")), read(source_from_text("a: true", "t")))
     assert not same(read(source_from_text("a: 1", "t")), read(source_from_text("a: 1.0", "t")))
     assert not same(read(source_from_text("{a: 1, b: 2}", "t")), read(source_from_text("{b: 2, a: 1}", "t")))
+
+
+def test_words_that_are_texts_on_purpose_keep_their_quotes() -> None:
+    """Without them `- break` looks as if its colon was forgotten (W204)."""
+    text = 'sglspec: v1\nsteps:\n  - "break"\n  - {user: "a"}\n'
+    assert fmt(text) == 'sglspec: v1\nsteps:\n  - "break"\n  - {user: a}\n'
+    assert fmt('sglspec: v1\nsteps: ["a", "return"]\n') == 'sglspec: v1\nsteps: ["a", "return"]\n'
+    assert fmt('sglspec: v1\nsteps: ["a", "returns"]\n') == "sglspec: v1\nsteps: [a, returns]\n"
