@@ -15,7 +15,7 @@ from tests.soak.alone import compare
 from tests.soak.programs import case
 from tests.soak.run import Totals, model_folder, soak
 
-SECONDS = 10.0
+SECONDS = 20.0
 """The programs that run then still come to their ends, and some run again."""
 SLOTS = 1300
 """So few that memory is short on the slowest machine, where few programs are on their way together."""
